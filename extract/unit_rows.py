@@ -21,6 +21,7 @@ from extract.scoring.statistics import ENGINE_VERSION, PROGRAM, Scored
 from extract.tokenization import TokenizedDocument
 from warehouse.probes.request import Condition, Request
 from warehouse.problem.needed import model_identity
+from warehouse.sources.configurations import vocabulary_size
 from warehouse.store.ledger import UnitRecord
 from warehouse.store.parquet_files import write_table
 from warehouse.store.provenance import code_revision
@@ -168,6 +169,7 @@ def write_model(plan: ModelPlan, parameters: int) -> None:
         "prepends_bos": plan.tokenizer.bos is not None,
         "interventions": json.dumps(describe_interventions(spec)),
         "rope": None if spec.rope is None else spec.rope.model_dump_json(exclude_none=True),
+        "vocabulary": vocabulary_size(plan.checkpoint.folder),
     }
     write_table(model_file(plan), pa.Table.from_pylist([row], schema=MODELS))
 

@@ -64,7 +64,7 @@ def _no_flag(value: Any) -> Any:
     return value
 
 
-class IdeaRow(BaseModel, extra="forbid"):
+class IdeaRow(BaseModel, extra="forbid", str_strip_whitespace=True):
     """A value of an idea for one model; `variant` tells several ideas apart."""
 
     model_id: str

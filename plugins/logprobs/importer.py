@@ -32,7 +32,7 @@ from warehouse.problem.importers import Destination, Importer
 from warehouse.problem.needed import store_needed
 from warehouse.problem.spec import Problem, load_problem
 from warehouse.problem.tables import ensure_documents
-from warehouse.sources.configurations import text_config
+from warehouse.sources.configurations import vocabulary_size
 from warehouse.store.schema import TOKENS, TOP_TOKENS
 from warehouse.store.token_files import finished_units, publish, write_top_tokens, write_unit
 
@@ -89,7 +89,7 @@ class PromptLogprobs(Importer):
                 match_rows(connection)
             else:
                 match_prompts(connection, plan.tokenizer.bos)
-            refuse_impossible(connection, _vocabulary(plan))
+            refuse_impossible(connection, vocabulary_size(plan.checkpoint.folder))
             hashes = [[file.name, sha256_file(file)] for file in files]
             lacks = _lacking(connection)
             imported = json.dumps({"format": form, "files": hashes, "lacks": lacks})
@@ -126,12 +126,6 @@ def _condition(problem: Problem, name: str) -> Condition:
             where="--condition",
         )
     return known[name]
-
-
-def _vocabulary(plan: ModelPlan) -> int | None:
-    """Number of tokens of the model's predictions, as its configuration gives it."""
-    size = text_config(plan.checkpoint.folder).get("vocab_size")
-    return size if isinstance(size, int) else None
 
 
 def _requests(readings: Sequence[_Reading]) -> pa.Table:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from dbt_harness import (
+    CONTRADICTIONS,
     NO_UNIT_TESTS,
     Warehouse,
     assert_same_values,
 )
-from made_up_warehouse import Shape, Window
+from made_up_warehouse import VOCABULARY, Shape, Window
 
 from warehouse.store.ledger import read_units, with_units
 from warehouse.store.schema import TOKENS
@@ -100,6 +102,22 @@ def lose_document(path: Path) -> None:
     lost = replace(lost, status="failed", reason="out of memory", rows=0, content_sha256="")
     kept = table.filter(table["doc_id"].to_numpy() == 0)
     pq.write_table(kept.cast(with_units(TOKENS, [done, lost])), path)
+
+
+def test_numbers_of_a_token_that_contradict_each_other_fail_dbt_s_test(new_warehouse):
+    """Those of made-up rows, which are drawn one by one, against the limits in NumPy."""
+    warehouse = new_warehouse(replace(SMALL, windows=()))
+    warehouse.run("--select", "+fct_tokens")
+    columns = ("logprob", "rank", "top_logprob", "entropy")
+    rows = warehouse.rows(f"select {', '.join(columns)} from tokens where condition = 'full'")
+    logprob, rank, top, entropy = np.array(rows, dtype=np.float64).T
+    p, largest, slack = np.exp(logprob), np.exp(top), 1.001
+    wrong = (rank * p > slack) | (entropy < -top - 0.01) | (entropy > np.log(VOCABULARY) + 0.01)
+    wrong |= np.where(rank == 1, np.abs(top - logprob) > 0.001, largest + (rank - 1) * p > slack)
+    wrong |= rank > VOCABULARY
+    assert 100 < wrong.sum() < len(rows) and (entropy > np.log(VOCABULARY) + 0.01).any()
+    done = warehouse.dbt("test", "--select", CONTRADICTIONS)
+    assert done.returncode == 1 and f"Got {wrong.sum()} results" in done.stdout, done.stdout
 
 
 def test_thread_count_changes_nothing(new_warehouse, tmp_path):

@@ -116,6 +116,7 @@ def fill(workspace: Workspace) -> None:
             "tokenizer_sha256": "0123456789",
             "parameters": 10,
             "trained_context": 8,
+            "vocabulary": None,
             "prepends_bos": True,
         }
         write_table(

@@ -18,9 +18,9 @@ from warehouse.progress import Progress, no_progress
 from warehouse.sql.views import TOKEN_RULES
 from warehouse.store.ledger import UnitRecord, lacking_columns, read_units
 from warehouse.store.parquet_files import verified_checksum
-from warehouse.store.schema import DOCUMENTS
+from warehouse.store.schema import DOCUMENTS, table_path
 from warehouse.store.stored_files import Fault, find_faults, table_files
-from warehouse.store.token_files import pending_files
+from warehouse.store.token_files import partition_keys, pending_files
 
 RULES = {
     "rank, top_logprob and entropy are null in what an import lacks": (
@@ -80,7 +80,7 @@ _QUERY = f"""
             *,
             coalesce(
                 main.broken_token_rule(logprob, rank, top_logprob, entropy),
-                main.contradicting_token_rule(logprob, rank, top_logprob, entropy, null)
+                main.contradicting_token_rule(logprob, rank, top_logprob, entropy, $vocabulary)
             ) as broken
         from ordered
     ),
@@ -126,7 +126,9 @@ def check_store(
         connection.register("documents", _documents(workspace, damaged))
         for path in files:
             progress(path.parent.name, 1)
-            found = check_units(path, connection)
+            model = table_path(workspace, "models", *partition_keys(path.parent)[:2])
+            vocabulary = None if model in damaged else _vocabulary(model)
+            found = check_units(path, connection, vocabulary)
             units, rows = units + found.units, rows + found.rows
             defects += found.defects
     return StoreCheck(len(files) + len(damaged), units, rows, tuple(defects))
@@ -154,18 +156,31 @@ def _documents(workspace: Workspace, damaged: Collection[Path]) -> pa.Table:
     return pa.concat_tables([schema.empty_table(), *tables])
 
 
-def check_units(path: Path, connection: duckdb.DuckDBPyConnection) -> StoreCheck:
+def _vocabulary(path: Path) -> int | None:
+    """That of a stored model; None where it isn't known, as of versions that didn't store it."""
+    if not path.is_file():
+        return None
+    (row,) = pq.read_table(path, partitioning=None).to_pylist()
+    size: int | None = row.get("vocabulary")
+    return size
+
+
+def check_units(
+    path: Path, connection: duckdb.DuckDBPyConnection, vocabulary: int | None
+) -> StoreCheck:
     """Compare the rows of a token file with its ledger and the rules.
 
     Args:
         connection: with `TOKEN_RULES` and the table `documents`; texts that it lacks may be of any
             length.
+        vocabulary: number of tokens of the model.
     """
     try:
         verified_checksum(path)
         units = read_units(path)
         connection.register("unit_facts", _facts(units))
-        rows = connection.execute(_QUERY, {"file": str(path)}).fetchall()
+        given = {"file": str(path), "vocabulary": vocabulary}
+        rows = connection.execute(_QUERY, given).fetchall()
     except FileNotFoundError:
         return StoreCheck(1, 0, 0, ())  # merged by another process in the meantime
     except StorageError as error:

@@ -24,6 +24,12 @@ def trained_context(path: Path) -> int | None:
     return value if isinstance(value, int) and value > 0 else None
 
 
+def vocabulary_size(folder: Path) -> int | None:
+    """Number of tokens of a model's predictions, as a folder's config.json gives it."""
+    size = text_config(folder).get("vocab_size")
+    return size if isinstance(size, int) else None
+
+
 @lru_cache(maxsize=256)
 def _gguf_context(path: Path, stamp: str) -> int | None:
     fields = getattr(gguf_header(path), "fields", {})

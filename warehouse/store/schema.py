@@ -150,6 +150,7 @@ MODELS = pa.schema(
         field("prepends_bos", pa.bool_(), "whether the tokenizer adds BOS before the text"),
         field("interventions", pa.string(), "JSON list of interventions, [] for none"),
         field("rope", pa.string(), "JSON: position encoding as trained, if not configured", True),
+        field("vocabulary", pa.int32(), "number of tokens that a prediction is over", True),
     ]
 )
 

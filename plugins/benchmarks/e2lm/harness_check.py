@@ -109,6 +109,14 @@ def prompt_notes(task: Any, shots: int, in_chat: bool = False) -> list[str]:
             f"{spaced} of {len(docs)} prompts end with white space, and the answer begins with it: "
             "models see both; remove the one of doc_to_text, or set `target_delimiter: ''`"
         )
+    config = getattr(task, "config", None)
+    if config is not None and config.process_results is None:
+        metrics = getattr(task, "_metric_fn_list", {})
+        found += [
+            f"metric_list: {name} is no metric of the harness, and has no value"
+            for name, function in metrics.items()
+            if function is None
+        ]
     if shots:
         scored = {_text(doc) for doc in docs}
         examples = [_text(doc) for doc in task.fewshot_docs()]

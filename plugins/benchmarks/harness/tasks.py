@@ -10,6 +10,7 @@ import hashlib
 import json
 import logging
 import random
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -244,5 +245,9 @@ def requests_sha256(units: Sequence[EvalUnit]) -> str:
 
 def _unusable(name: str, what: str, error: Exception) -> TokenmartError:
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-    what = f"{what} ({type(error).__name__}: {reason}); correct the task"
-    return refused(f"--tasks {name}", what, "unusable-task")
+    reason = f"{type(error).__name__}: {reason}"
+    if isinstance(error, KeyError) and error.args == (None,):  # its message has no name of anything
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        metric = frame.f_locals.get("metric_name", "a metric")
+        reason = f"metric_list: {metric} is no metric of the harness, and has no aggregation"
+    return refused(f"--tasks {name}", f"{what} ({reason}); correct the task", "unusable-task")

@@ -18,9 +18,11 @@ from warehouse.table_file import read_rows
 
 
 class PlainRow(BaseModel):
-    """One row; other columns than its fields are refused."""
+    """One row; other columns than its fields are refused, blanks around a text are none of it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, coerce_numbers_to_str=True, str_strip_whitespace=True
+    )
 
 
 Row = TypeVar("Row", bound=BaseModel)

@@ -15,6 +15,7 @@ from plugins.benchmarks.harness.chat import chat_of
 from plugins.benchmarks.harness.item_rows import item_rows
 from plugins.benchmarks.harness.stored_items import store_items
 from plugins.benchmarks.harness.tasks import EvalTask, in_chat, load_tasks_and_groups
+from warehouse.errors import TokenmartError
 
 pytest.importorskip("lm_eval")
 
@@ -68,6 +69,19 @@ def test_a_space_before_the_delimiter_is_noted_once(text, more, spaced, made):
     notes = prompt_notes(task.task, task.shots)
     assert [note.split(" ")[0] for note in notes] == [str(spaced)] * (spaced > 0)
     assert prompt_notes(task.task, task.shots, in_chat=True) == []
+
+
+def test_a_metric_that_the_harness_lacks_is_named(made):
+    """With an aggregation its task is loaded, and there is no value of it."""
+    with pytest.raises(TokenmartError, match="metric_list: bpb ") as caught:
+        made(more="metric_list: [{metric: acc}, {metric: bpb}]\n")
+    assert caught.value.code == "unusable-task"
+    known = "{aggregation: mean, higher_is_better: true, metric: "
+    task = made(more=f"metric_list: [{known}acc}}, {known}bpb}}]\n")
+    (note,) = prompt_notes(task.task, 0)
+    assert note.startswith("metric_list: bpb ")
+    own = made(more=f"metric_list: [{known}bpb}}]\nprocess_results: !function even_items.load\n")
+    assert prompt_notes(own.task, 0) == []
 
 
 @pytest.mark.parametrize(("split", "both"), [("test", 6), ("other", 0)])

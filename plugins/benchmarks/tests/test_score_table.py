@@ -83,6 +83,7 @@ MISTAKES = [
     (["model,benchmark,score,parameters", "m,q,1,0"], "bad-row", 1),
     (["model,benchmark,score,direction", "m,q,1,up"], "bad-row", 1),
     ([*GOOD, "n,1b,a,1,q,0.7"], "repeated", 4),
+    ([*GOOD, "n ,1b,a,1,q,0.7"], "repeated", 4),
     ([*GOOD, "n,3b,a,2,q,0.7"], "contradiction", 4),
     ([*GOOD, "n,1b,a,,q,0.7"], "contradiction", 4),
     ([*GOOD, "org--m,1b,a,7,q,0.7"], "contradiction", 4),

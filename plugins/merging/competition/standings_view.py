@@ -144,6 +144,13 @@ def notes(standings: Standings, round_name: str) -> list[str]:
         for row in _of(standings, "rankings", round_name)
         if row["score"] is None
     ]
+    zero = [row["entry"] for row in _of(standings, "rankings", round_name) if row["score"] == 0]
+    if zero:
+        found.append(
+            f"score 0 of {listed(zero)}: a mean win rate of 0 in one group of tasks makes the "
+            "product 0, in every draw too, so it has no interval and orders nothing; compare mean "
+            "win rates"
+        )
     pairs = _of(standings, "ranking_pairs", round_name)
     if pairs and all(row["verdict"] == TOO_FEW for row in pairs):
         found.append(
@@ -196,7 +203,7 @@ def _print_round(console: Console, standings: Standings, name: str, wide: bool =
         Column("rank", [number(row["rank"]) for row in rows]),
         Column("entry", [row["entry"] for row in rows], text=True),
         Column("score", [number(row["score"]) for row in rows]),
-        Column("95% CI", [span(row["score_low"], row["score_high"]) for row in rows]),
+        Column("95% CI", [_score_span(row) for row in rows]),
         Column("rank\n95% CI", [span(row["rank_low"], row["rank_high"]) for row in rows]),
         Column("mean\nwin rate", [number(row["mean_win_rate"]) for row in rows]),
         Column("rank by\nproduct", [number(row["product_rank"]) for row in rows], extra=True),
@@ -267,6 +274,12 @@ def number(value: Any) -> str:
 def gigabytes(size: int | None) -> str:
     """A number of bytes in 10⁹; a dash if there is none."""
     return "–" if size is None else f"{size / 1e9:.2f}"
+
+
+def _score_span(row: Row) -> str:
+    """The interval of a score; that of a product which is 0 in every draw is no precision."""
+    never_above_0 = row["score_high"] == 0
+    return "–" if never_above_0 else span(row["score_low"], row["score_high"])
 
 
 def span(low: Any, high: Any) -> str:

@@ -6,6 +6,6 @@ split over several tokens, heavy-tailed gains from context. Never used as data o
 """
 
 from made_up_warehouse.shape import Retrieval, Shape, Window
-from made_up_warehouse.writer import write_warehouse
+from made_up_warehouse.writer import VOCABULARY, write_warehouse
 
-__all__ = ["Retrieval", "Shape", "Window", "write_warehouse"]
+__all__ = ["VOCABULARY", "Retrieval", "Shape", "Window", "write_warehouse"]

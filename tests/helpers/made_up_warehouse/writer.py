@@ -23,6 +23,8 @@ from warehouse.store.schema import TABLES
 
 Columns = dict[str, NDArray[Any]]
 _GROUP_ROWS = 120_000
+VOCABULARY = 50_000
+"""Tokens of each model, in the table `models`."""
 
 
 def _sha256(text: str) -> str:
@@ -145,6 +147,7 @@ class _Writer:
             "prepends_bos": bos,
             "interventions": "[]",
             "rope": None,
+            "vocabulary": VOCABULARY,
         }
         _write(self.root, "models", keys, {name: [value] for name, value in row.items()})
         self._write_tokens(keys, kind, bos, skill, rng)

@@ -23,6 +23,7 @@ from warehouse.sources.documents import Document, documents_table
 from warehouse.store import token_files as store
 from warehouse.store.ledger import content_sha256, read_units
 from warehouse.store.parquet_files import write_table
+from warehouse.store.schema import MODELS
 from warehouse.store.token_files import (
     LOCK_NAME,
     publication_lock,
@@ -44,7 +45,7 @@ def run(*arguments: str) -> Result:
 
 @pytest.fixture
 def stored(workspace: Workspace) -> Path:
-    """A published file of four units, its documents and its problem file."""
+    """A published file of four units, its documents, its model and its problem file."""
     for doc_id in range(4):
         rows = make_rows(doc_id, ROWS)
         write_unit(workspace, make_unit(doc_id, rows), rows)
@@ -54,6 +55,10 @@ def stored(workspace: Workspace) -> Path:
         workspace.store / "documents" / f"problem={KEYS[0]}" / "documents.parquet",
         documents_table(texts),
     )
+    model = dict.fromkeys(MODELS.names, "") | {"parameters": 1, "trained_context": 1}
+    model |= {"prepends_bos": False, "vocabulary": 2**30}
+    path = workspace.store / "models" / f"problem={KEYS[0]}" / f"model_id={KEYS[1]}"
+    write_table(path / "model.parquet", pa.Table.from_pylist([model], MODELS))
     raw = {
         "name": KEYS[0],
         "title": "Sample",
@@ -108,6 +113,7 @@ def test_all_is_well(stored):
         (with_value("rank", 0), "wrong-rank: rank >= 1"),
         (with_value("rank", 2**30), "rank-and-logprob: logprob <= -ln(rank)"),
         (with_value("entropy", 0.1), "entropy-and-top-logprob: entropy >= -top_logprob"),
+        (with_value("entropy", 99.0), "entropy-and-vocabulary: entropy <= ln(vocabulary)"),
         (with_value("context_tokens", -1), "context_tokens >= 0"),
         (with_value("context_tokens", 1), "context_tokens = position after the whole document"),
         (with_value("position", ROWS), "0 <= position < document_tokens"),
@@ -202,7 +208,7 @@ def test_gc_removes_the_units_it_listed(workspace, stored, recomputed):
     path = workspace.problems / "sample.yml"
     path.write_text(path.read_text().replace("some/model", "other/model"))
     found, _ = find_garbage(workspace, "sample")
-    assert [len(each.units) for each in found] == [4]
+    assert [len(each.units) for each in found] == [4, 0]  # and the row of the model
     if recomputed:
         rows = make_rows(2, ROWS)
         write_unit(workspace, replace(make_unit(2, rows), fingerprint="new"), rows)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from click.testing import CliRunner
-from result_files import Rows, items, write
+from result_files import Rows, items, plain, write
 
 from plugins.merging.competition.standings import rank_file
 from plugins.merging.competition.standings_view import standings_page
@@ -47,3 +47,12 @@ def test_the_page_has_every_number_and_needs_no_network(tmp_path):
     assert {f"{row['score']:.3g}" for row in marts["task_scores"] if row["score"]} <= set(
         shown.stdout.split()
     )
+
+
+def test_a_score_that_is_0_in_every_draw_has_no_interval(tmp_path):
+    table = {f"t{n}": {"a": 0.9, "b": 0.8, "last": 0.1} for n in range(8)}
+    path = write(tmp_path / "r.csv", plain(table))
+    *_, row = rank_file(path, WORKSPACE, draws=50).marts["rankings"]
+    assert (row["entry"], row["score"], row["score_high"]) == ("last", 0, 0)
+    shown = CliRunner().invoke(cli, ["rank", "show", "--results", str(path)]).stdout
+    assert "score 0 of last" in shown and "0 to 0" not in shown
