@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -174,22 +175,23 @@ def _convert_gguf(who: str, found: Located, staging: Path) -> None:
 
     from extract.models.weights import load_weights
 
-    gguf = found.path
-    name = {"gguf_file": gguf.name}
+    name = {"gguf_file": found.path.name}
     # transformers reads the file's metadata three times: minutes, with a large vocabulary
     reader = cache(GGUFReader)
-    with patch("gguf.GGUFReader", reader):
+    with patch("gguf.GGUFReader", reader), TemporaryDirectory() as alone:
+        # a tokenizer.json beside the file would be read in place of the file's tokenizer
+        gguf = Path(alone, found.path.name)
+        gguf.symlink_to(found.path.resolve())
         # reads the file first: whatever is wrong in it becomes one error of transformers
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **name)
-        _refuse_part(who, gguf, reader(str(gguf)))
+        _refuse_part(who, found.path, reader(str(gguf)))
         if found.tokenizer is not None:
             tokenizer = AutoTokenizer.from_pretrained(found.tokenizer)
             read_as_published(tokenizer.backend_tokenizer, found.tokenizer)
         else:
             _tokenize_as_stated(tokenizer, reader(str(gguf)), who)
-        loaded = load_weights(gguf.parent, who, dtype=torch.float32, **name)
-    model = loaded.model
-    _refuse_unread(who, reader(str(gguf)), model)
+        model = load_weights(gguf.parent, who, dtype=torch.float32, **name).model
+        _refuse_unread(who, reader(str(gguf)), model)
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
     model.hf_quantizer = None

@@ -1,5 +1,8 @@
 -- Limits between the columns of a token, and by its model's vocabulary: the rules of imports and of
--- `tokenmart data check` (warehouse/sql/token_rules.sql).
+-- `tokenmart data check` (warehouse/sql/token_rules.sql), which names the files. A warning: metrics
+-- that read none of these columns are right.
+{{ config(severity='warn') }}
+
 select
     fct_tokens.*,
     main.contradicting_token_rule(

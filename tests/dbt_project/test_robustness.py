@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from dbt_harness import (
-    CONTRADICTIONS,
     NO_UNIT_TESTS,
     Warehouse,
     assert_same_values,
@@ -104,7 +103,7 @@ def lose_document(path: Path) -> None:
     pq.write_table(kept.cast(with_units(TOKENS, [done, lost])), path)
 
 
-def test_numbers_of_a_token_that_contradict_each_other_fail_dbt_s_test(new_warehouse):
+def test_numbers_of_a_token_that_contradict_each_other_are_counted(new_warehouse):
     """Those of made-up rows, which are drawn one by one, against the limits in NumPy."""
     warehouse = new_warehouse(replace(SMALL, windows=()))
     warehouse.run("--select", "+fct_tokens")
@@ -116,8 +115,8 @@ def test_numbers_of_a_token_that_contradict_each_other_fail_dbt_s_test(new_wareh
     wrong |= np.where(rank == 1, np.abs(top - logprob) > 0.001, largest + (rank - 1) * p > slack)
     wrong |= rank > VOCABULARY
     assert 100 < wrong.sum() < len(rows) and (entropy > np.log(VOCABULARY) + 0.01).any()
-    done = warehouse.dbt("test", "--select", CONTRADICTIONS)
-    assert done.returncode == 1 and f"Got {wrong.sum()} results" in done.stdout, done.stdout
+    done = warehouse.dbt("test", "--select", "token_numbers_do_not_contradict")
+    assert done.returncode == 0 and f" WARN {wrong.sum()} token_numbers" in done.stdout, done.stdout
 
 
 def test_thread_count_changes_nothing(new_warehouse, tmp_path):

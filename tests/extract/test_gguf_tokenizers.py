@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from typing import Any
 
 import pytest
@@ -220,6 +221,18 @@ def test_a_file_without_a_type_is_split_as_llama_cpp_does_and_says_so(workspace,
     default = next(pieces for kinds, pieces in PIECES.items() if "default" in kinds)
     assert split(tokenizer.library.backend_tokenizer.pre_tokenizer, TEXTS[1]) == default[1]
     assert capsys.readouterr().err.count("names no pre-tokenizer") == 1
+
+
+@pytest.mark.parametrize("beside", ["tokenizer.json", "*.json"])
+def test_a_tokenizer_beside_a_file_is_not_read(beside, workspace, tmp_path):
+    """It has other tokens, and begins no text with BOS."""
+    (folder := tmp_path / "other").mkdir()
+    make_tokenizer(folder, bos=False)
+    spec = spec_of(write_gguf(tmp_path / "m.gguf", bos=True), "gguf")
+    for file in folder.glob(beside):
+        shutil.copy(file, tmp_path)
+    tokenizer = load_tokenizer(find_checkpoint(spec, workspace, "tiny"), spec)
+    assert tokenizer.bos == 0 and tokenizer.library("ab").input_ids == [0, 4]
 
 
 def test_an_unknown_type_needs_a_tokenizer(workspace, tmp_path):

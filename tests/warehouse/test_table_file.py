@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from pathlib import Path
 
 import duckdb
@@ -78,6 +79,18 @@ def test_a_quote_after_many_rows_is_one(tmp_path):
     lines = '{"a": 1}\n' * 50_001 + '{"a": 2, "late": 3}\n'
     names, found = loaded(tmp_path / "t.jsonl", lines)
     assert names == ["a", "late"] and found[-1] == ("2", "3") and found[0] == ("1", None)
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_statistics_of_a_parquet_file_hide_no_nan(kind, tmp_path):
+    """PyArrow's leave NaN out, and DuckDB answers filters over such a file by them."""
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": pa.array([-1.0, math.nan, -2.0], kind)}), path)
+    with duckdb.connect() as connection:
+        load_rows(connection, path, "t")
+        for query, count in {"isnan(a)": 1, "a <= 1": 2, "a > 1": 1, "not isfinite(a)": 1}.items():
+            found = connection.execute(f"select count(*) from t where {query}").fetchone()
+            assert found == (count,), query
 
 
 UNREADABLE = [

@@ -245,6 +245,18 @@ def test_refused_dumps_and_rows(case, workspace, tiny_problem, scored, tmp_path)
     refuses_dump(workspace, path, dump, code, where)
 
 
+@pytest.mark.parametrize(
+    ("column", "code"),
+    [("logprob", "not-finite"), ("top_logprob", "wrong-top-logprob"), ("entropy", "wrong-entropy")],
+)
+def test_a_nan_in_parquet_is_refused(column, code, workspace, tiny_problem, scored, tmp_path):
+    path = tiny_problem(probes=[{"kind": "full"}])
+    entries = [row for n, each in enumerate(scored[True]) for row in rows(each, n, True)]
+    entries[5][column] = float("nan")
+    pq.write_table(pa.Table.from_pylist(entries), tmp_path / "dump.parquet")
+    refuses_dump(workspace, path, tmp_path / "dump.parquet", code, "row 6")
+
+
 def refuses_dump(
     workspace: Workspace,
     path: Path,
