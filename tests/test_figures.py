@@ -64,6 +64,12 @@ WRITTEN: list[tuple[str, str, str, Callable[[Any, Any], list[str]]]] = [
         lambda m, f: [m.results_block(f)],
     ),
     (
+        RESULTS,
+        "equal_entries",
+        "benchmarks/equal_entries.json",
+        lambda m, f: [m.results_block(f)],
+    ),
+    (
         "docs/explanation/statistics.md",
         "inference_simulation",
         "benchmarks/inference_simulation.json",
@@ -140,3 +146,13 @@ def test_at_most_5_percent_of_claims_are_false():
         if "covers" in row:
             rate, _, studies = row["covers"]
             assert rate >= 0.95 - 2 * (0.05 * 0.95 / studies) ** 0.5, row
+
+
+@pytest.mark.parametrize("entries", [4, 9, 20])
+@pytest.mark.parametrize("units", ["items", "groups"])
+def test_equal_entries_have_a_false_distinguishable_pair_in_at_most_5_percent(
+    script, entries, units
+):
+    """400 data sets: with 5%, more than 32 are seen in one of 1,000 such tests."""
+    found = script("equal_entries").false_pairs(entries, units, 400)
+    assert 400 * found["adjusted"] <= 32 < 400 * found["unadjusted"]

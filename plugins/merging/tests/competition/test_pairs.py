@@ -13,13 +13,6 @@ from result_files import items, plain, write
 from scipy.stats import binom, binomtest
 
 from plugins.merging.competition import pairs as pairs_of_entries
-from plugins.merging.competition.sign_flip import (
-    LEVEL,
-    holm,
-    least_groups,
-    sign_flip_p,
-    sign_test_p,
-)
 from plugins.merging.competition.standings import Standings, rank_file
 from plugins.merging.competition.standings_view import notes, rivals
 from warehouse.paths import find_workspace
@@ -145,38 +138,6 @@ def test_pairs_over_items_are_adjusted_for_their_number(tmp_path):
     few = {entry: values[:7] for entry, values in few.items()}
     found = ranked(tmp_path, {"qa": few})  # 6 pairs: even 7 of 7 have an adjusted p of 0.09
     assert {p["verdict"] for p in found.marts["ranking_pairs"]} == {"too-few"}
-
-
-EQUAL = (4, 9, 20)
-"""Numbers of equal entries."""
-
-
-@pytest.mark.parametrize("entries", EQUAL)
-@pytest.mark.parametrize("units", ["items", "groups"])
-def test_equal_entries_have_a_false_distinguishable_pair_in_at_most_5_percent(entries, units):
-    """400 data sets: with 5%, more than 32 are seen in one of 1,000 such tests.
-
-    Items differ in difficulty; groups have mean win rates of normal scores. Unadjusted, nine equal
-    entries with 200 items had one in 66%.
-    """
-    draw = np.random.default_rng(entries)
-    one, other = np.triu_indices(entries, 1)
-    sets, unadjusted, adjusted = 400, 0, 0
-    for _ in range(sets):
-        if units == "items":
-            right = draw.random((entries, 200)) < draw.beta(2, 2, 200)
-            wins, losses = (
-                (right[first] & ~right[second]).sum(axis=1)
-                for first, second in ((one, other), (other, one))
-            )
-            p = sign_test_p(wins, losses)
-        else:
-            scores = draw.normal(size=(entries, least_groups(len(one)) + 1))
-            rates = scores.argsort(axis=0).argsort(axis=0) / (entries - 1)
-            p = sign_flip_p(rates[one] - rates[other])
-        unadjusted += p.min() < LEVEL
-        adjusted += holm(p).min() < LEVEL
-    assert adjusted <= 32 < unadjusted
 
 
 def of_tasks(rates: dict[str, list[float]]) -> dict[str, list[dict[str, Any]]]:
