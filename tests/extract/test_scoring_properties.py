@@ -17,6 +17,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from extract.scoring.budgets import Budgets
 from extract.scoring.engine import Engine
+from extract.scoring.packing import next_token_row
 from extract.tokenization import DocumentTokenizer
 from warehouse.probes.context import full_requests, window_requests
 from warehouse.probes.request import Request, span
@@ -160,3 +161,25 @@ def test_each_token_behind_a_window_is_scored_once(tokens, context, stride, bos)
         assert request.targets.tolist() == ids[request.positions].tolist()
         assert context <= request.first_target <= request.context_tokens.min()
         assert request.context_tokens.max() < context + stride
+
+
+@pytest.mark.parametrize(
+    ("visible", "ids", "first_target", "is_row"),
+    [(5, 1, 0, True), (4, 1, 0, False), (5, 2, 0, False), (5, 2, 1, False)],
+)
+def test_one_prefix_answers_those_that_ask_for_the_token_behind_all_of_it(
+    visible, ids, first_target, is_row
+):
+    prefix, tokens = np.arange(5, dtype=np.int32), np.arange(ids, dtype=np.int32)
+    places = tokens[first_target:]
+    asked = [
+        Request(0, tokens[:1], 0, tokens[:1], tokens[:1], prefix, 5),
+        Request(0, tokens, first_target, places, places, prefix, visible),
+    ]
+    row = next_token_row(asked, [0, 1])
+    assert (row is not None) == is_row
+    assert row is None or (row.requests, row.first, row.ids.tolist()) == (
+        (0, 1),
+        4,
+        [0, 1, 2, 3, 4],
+    )

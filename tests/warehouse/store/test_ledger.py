@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime
 from dataclasses import asdict, replace
 
+import pyarrow as pa
 import pytest
 from refusal import refuses
 from warehouse_samples import KEYS, make_rows, make_unit
 
 from warehouse.sql.connection import connect_to_parquet
 from warehouse.sql.session import Session
-from warehouse.store.ledger import DECIDED, UNITS, read_units, with_units
+from warehouse.store.ledger import DECIDED, UNITS, content_sha256, read_units, with_units
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import SCHEMA_KEY, SCHEMA_VERSION, TOKENS
 from warehouse.store.token_files import finished_units, publish, published_path, write_unit
@@ -54,3 +55,17 @@ def test_a_file_of_another_version_is_refused_by_every_reader(workspace, version
     ):
         with refuses("damaged-file", str(path)):
             read()
+
+
+def test_a_checksum_reads_each_column_that_has_a_value():
+    """Nulls throughout count as no column, a null among values does not."""
+    rows = make_rows(0, 10)
+    at = rows.schema.get_field_index("entropy")
+
+    def checksum(*values: float | None) -> str:
+        column = pa.array([*values, *values[1:] * 8][:10], pa.float32())
+        return content_sha256(rows.set_column(at, rows.schema.field(at), column))
+
+    values = [(1.0, 1.0), (None, 1.0), (None, 2.0), (None, None)]
+    assert len({checksum(*each) for each in values}) == len(values)
+    assert checksum(None, None) == content_sha256(rows.drop_columns(["entropy"]))
