@@ -168,11 +168,14 @@ def measured(name: str, known: Known, folder: Path) -> Iterator[tuple[str, str, 
         asked("loglikelihood_rolling", rolling, CONTEXT),
     )
     halves = [(each.text[:40], each.text[40:]) for each in documents]
-    split = [
-        [tokenizer(part, add_special_tokens=False).input_ids for part in two] for two in halves
-    ]
-    second = sum(nats(known, own.bos + before, behind) for before, behind in split)
-    yield "second part behind the first", "lm-eval", second, asked("loglikelihood", halves)
+    split = [harness._encode_pair(*both) for both in halves]
+    second = sum(nats(known, before, behind) for before, behind in split)
+    yield (
+        "second part, with white space before it",
+        "lm-eval",
+        second,
+        asked("loglikelihood", halves),
+    )
     theirs, their_count = package_long_ppl(model, tokenizer, documents)
     keys, count = long_ppl(own, own.bos)
     yield "LongPPL", "longppl", keys, theirs
