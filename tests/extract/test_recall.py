@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import numpy as np
@@ -423,3 +424,15 @@ def test_impossible_targets_are_refused(change, where, tiny_checkpoint):
     target = TARGET.model_copy(update=change)
     with refuses("impossible-target", where):
         encoded_in(tiny_checkpoint(), target)
+
+
+def test_measured_items_depend_on_each_fact_of_the_model(tiny_problem, workspace):
+    spec = load_problem(str(tiny_problem()), workspace).models[0]
+    names = ("revision", "interventions", "tokenizer", "dtype", "backend", "engine")
+    facts = dict.fromkeys((*names, "attention", "max_tokens"), "a")
+
+    def of(**changes: str) -> str:
+        plan: Any = SimpleNamespace(facts=facts | changes, spec=spec)
+        return run_module.target_fingerprint(TARGET, plan)
+
+    assert {name for name in facts if of(**{name: "b"}) != of()} == {*names}
