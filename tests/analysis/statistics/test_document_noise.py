@@ -78,6 +78,7 @@ def test_the_ceiling_is_the_root_of_the_reliability():
     scores = truth + 0.5 * generator.normal(size=4000)
     expected = scipy.stats.pearsonr(truth, scores)[0]
     assert noise_ceiling(scores, np.full(4000, 0.5)) == pytest.approx(expected, abs=0.02)
+    assert noise_ceiling(np.arange(3.0), np.full(3, 0.5)) == pytest.approx(math.sqrt(1 - 0.25 / 1))
     assert noise_ceiling(np.arange(3.0), np.full(3, 9.0)) == 0
     assert math.isnan(noise_ceiling(np.arange(3.0), np.array([1.0, np.nan, 1])))
 
