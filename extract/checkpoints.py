@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-CONVERSION = 2
-"""Of GGUF files; 2 splits text as the file's type of pre-tokenizer does."""
+CONVERSION = 3
+"""Of GGUF files; 2 splits text as the file's type of pre-tokenizer does, 3 reads no other tokenizer
+that lies in the folder of the file."""
 
 
 @dataclass(frozen=True)

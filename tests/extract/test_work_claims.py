@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -108,6 +109,27 @@ def test_a_claim_needs_no_hard_links(tmp_path, monkeypatch):
         thread.join()
     assert sorted(taken) == [False] * 7 + [True]
     assert [left.name for left in tmp_path.iterdir()] == ["abandoned.lock"]
+
+
+def test_a_successors_claim_is_left_alone(tmp_path, monkeypatch):
+    """Another process has taken over between the look at a dead owner's claim and its removal."""
+    path = tmp_path / "doc.claim"
+    path.write_text("")
+    os.utime(path, (1.0, 1.0))
+    successor: list[int] = []
+
+    def look(place: Path) -> str | None:
+        owner = claims.abandoned_owner(place)
+        if not successor:
+            path.unlink()
+            path.write_text("elsewhere 1 1.0")
+            successor.append(path.stat().st_ino)
+        return owner
+
+    monkeypatch.setattr(work_claims, "abandoned_owner", look)
+    with claim(path) as ours:
+        assert not ours
+    assert path.stat().st_ino == successor[0] and path.read_text() == "elsewhere 1 1.0"
 
 
 @pytest.mark.parametrize(("seconds", "dead"), [(0.0, False), (10.0, False), (1000.0, True)])
