@@ -140,11 +140,11 @@ def columns(generator: np.random.Generator, cell: Cell, groups: Indices, *shape:
 
 
 def series_within(groups: Indices) -> Indices:
-    """Series of up to three models of one family, one after the other."""
+    """Series of up to two models of one family, one after the other."""
     found: list[int] = []
     for size in np.bincount(groups):
         first = found[-1] + 1 if found else 0
-        found += [first + place // 3 for place in range(size)]
+        found += [first + place // 2 for place in range(size)]
     return np.array(found)
 
 

@@ -12,6 +12,13 @@ whole_documents as (
     select * from {{ source('extract', 'units') }}
     where status = 'done'
         and condition_kind = 'full'
+        and (problem, model_id, doc_id) in (
+            select
+                ledger.problem,
+                ledger.model_id,
+                ledger.doc_id
+            from ledger
+        )
 ),
 
 -- Read twice: one copy in memory would contain every token.
@@ -35,6 +42,17 @@ after_another as (
 ),
 
 -- The score of a token after its own first half is that of the whole document.
+after_own as (
+    select
+        tokens.problem,
+        tokens.model_id,
+        tokens.doc_id,
+        tokens.position,
+        cast(tokens.logprob as double) as logprob
+    from tokens
+    inner join whole_documents using (problem, model_id, condition, doc_id)
+),
+
 lengths as (
     select
         after_another.problem,
@@ -45,10 +63,9 @@ lengths as (
         after_another.length,
         any_value(after_another.lengths) as lengths,
         count(*) as tokens,
-        sum(cast(own.logprob as double) - after_another.logprob) as information
+        sum(after_own.logprob - after_another.logprob) as information
     from after_another
-    inner join whole_documents using (problem, model_id, doc_id)
-    inner join tokens as own using (problem, model_id, condition, doc_id, position)
+    inner join after_own using (problem, model_id, doc_id, position)
     group by all
 ),
 
