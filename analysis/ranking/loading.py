@@ -22,7 +22,7 @@ from analysis.ranking.metric_table import (
 )
 from analysis.statistics.correlations import Floats, without_rounding
 from analysis.statistics.document_noise import Aggregation, DocumentParts
-from warehouse.errors import TokenmartError
+from warehouse.errors import StorageError, TokenmartError, first_line
 from warehouse.metrics.tested_metrics import (
     built_metrics,
     may_be_lost,
@@ -50,7 +50,7 @@ _COLUMNS = """
         family,
         coalesce(parameters, '{}') as parameters,
         direction,
-        admissible,
+        is_admissible as admissible,
         coalesce(formula, '') as formula,
         list(struct_pack(model_id, value, documents, tokens)) as cells
     from metric_values
@@ -110,7 +110,9 @@ def load_table(
     """
     with connect_read_only(workspace) as connection:
         rows = records(connection, _COLUMNS, [problem.name])
-        catalogue = records(connection, "select metric, direction, admissible from metric_catalog")
+        catalogue = records(
+            connection, "select metric, direction, is_admissible from metric_catalog"
+        )
         built = built_metrics(connection, problem.name)
         formats = connection.execute(
             "select distinct dtype, model_id from units where problem = ? and status = 'done'",
@@ -244,8 +246,17 @@ def _models_by(
 def records(
     connection: duckdb.DuckDBPyConnection, sql: str, parameters: object = None
 ) -> list[dict[str, Any]]:
-    """The rows of a query by the names of their columns."""
-    found = connection.execute(sql, parameters)
+    """The rows of a query by the names of their columns.
+
+    Raises:
+        StorageError: the database has not the columns of this version.
+    """
+    try:
+        found = connection.execute(sql, parameters)
+    except duckdb.BinderException as error:
+        raise StorageError(
+            f"another version built the database ({first_line(error)}); run `tokenmart dbt run`"
+        ) from None
     names = [column[0] for column in found.description or ()]
     return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
@@ -260,7 +271,7 @@ def _column_of_record(entry: MetricRecord, models: Sequence[Model], row: Any) ->
         family=entry.kind,
         parameters={},
         direction="lower" if direction == "lower" else "higher",
-        admissible=variant and (row is None or row["admissible"]),
+        admissible=variant and (row is None or row["is_admissible"]),
         formula=entry.definition,
         values=np.array([entry.values.get(model.model_id, math.nan) for model in models]),
         kind=entry.kind,

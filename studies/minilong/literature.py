@@ -43,7 +43,8 @@ FAR = ("mean@far_shuffled", "mean@far_foreign")
 
 QUERIES = {
     "literature": f"""
-        select metric, variant, model_id, value, tokens, documents, reason, core, direction
+        select metric, variant, model_id, value, tokens, documents, reason,
+            is_core as core, direction
         from metric_values inner join metric_catalog using (metric, variant)
         where metric in {FAMILIES}
             or (metric = 'context_gain' and variant in {FAR})

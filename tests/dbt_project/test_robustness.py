@@ -33,7 +33,7 @@ def test_an_empty_warehouse_builds(tmp_path):
     assert done.returncode == 0, done.stdout
     assert warehouse.rows("select count(*) from metric_values") == [(0,)]
     assert warehouse.rows("select count(*) from tokens") == [(0,)]
-    assert warehouse.rows("select count(*) >= 300 from metric_catalog where admissible") == [
+    assert warehouse.rows("select count(*) >= 300 from metric_catalog where is_admissible") == [
         (True,)
     ]
 

@@ -42,11 +42,11 @@ class Marts:
                     model_id varchar, value double, tokens bigint, documents bigint,
                     reason varchar);
                 create table metric_catalog(metric varchar, variant varchar, family varchar,
-                    parameters json, direction varchar, admissible boolean, formula varchar,
+                    parameters json, direction varchar, is_admissible boolean, formula varchar,
                     description varchar, code varchar);
                 create table coverage(problem varchar, model_id varchar, condition varchar,
                     condition_kind varchar, documents bigint, documents_done bigint,
-                    documents_failed bigint, documents_missing bigint, complete boolean,
+                    documents_failed bigint, documents_missing bigint, is_complete boolean,
                     tokens bigint, tokens_processed bigint, tokens_scored bigint, seconds double,
                     peak_bytes bigint, failure varchar);
                 create table position_profile(problem varchar, model_id varchar, condition varchar,

@@ -26,9 +26,9 @@ metric_catalog as (
             'denominator', variants.denominator,
             'where', variants.where_clause
         ) as parameters,
-        variants.core,
+        variants.is_core,
         families.direction,
-        families.admissible,
+        families.is_admissible,
         variants.transform,
         families.caution,
         variants.code,

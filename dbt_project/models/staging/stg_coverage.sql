@@ -53,7 +53,7 @@ stg_coverage as (
         greatest(
             coalesce(any_value(documents.documents), 0) - documents_done - documents_failed, 0
         ) as documents_missing,
-        documents_done >= coalesce(any_value(documents.documents), 0) as complete,
+        documents_done >= coalesce(any_value(documents.documents), 0) as is_complete,
         cast(coalesce(sum(units.rows) filter (where units.status = 'done'), 0) as bigint)
             as tokens,
         cast(coalesce(sum(units.tokens_processed), 0) as bigint) as tokens_processed,

@@ -2,7 +2,7 @@
 
 select
     * replace (
-        cast(admissible as boolean) as admissible,
+        cast(is_admissible as boolean) as is_admissible,
         cast(caution as varchar) as caution
     )
 from (
@@ -16,5 +16,5 @@ from (
         {{ quoted(node.description) }}
     )
     {%- endfor %}
-) as listed (metric, family, direction, admissible, needs, caution, description)
+) as listed (metric, family, direction, is_admissible, needs, caution, description)
 where metric is not null

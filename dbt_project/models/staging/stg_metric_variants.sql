@@ -1,7 +1,7 @@
 -- Variants that are computed, from dbt's graph: macro `metric` puts them there.
 select
     * replace (
-        cast(core as boolean) as core,
+        cast(is_core as boolean) as is_core,
         cast(transform as varchar) as transform,
         cast(min_tokens as bigint) as min_tokens
     )
@@ -22,7 +22,7 @@ from (
     {%- endfor %}
     {%- endfor %}
 ) as listed (
-    metric, variant, core, aggregation, transform, over, numerator, denominator, where_clause,
+    metric, variant, is_core, aggregation, transform, over, numerator, denominator, where_clause,
     min_tokens, tokens, code
 )
 where metric is not null

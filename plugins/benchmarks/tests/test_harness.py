@@ -335,7 +335,7 @@ def test_an_edited_task_leaves_units_that_are_counted_and_replaced(
     config.write_text(config.read_text().replace("Question:", "Asked:"))
     ok(evaluate(two_models, edited, "--tasks", "made_two", "--model", "tiny/short"))
     assert state() == {"tiny--one": (0, 0, 2, 2), "tiny--short": (2, 0, 0, 2)}
-    complete = built.rows("select model_id, complete from eval_coverage order by all")
+    complete = built.rows("select model_id, is_complete from eval_coverage order by all")
     assert complete == [("tiny--one", False), ("tiny--short", True)]
     assert "evaluated 2 units" in ok(evaluate(two_models, edited, "--tasks", "made_two"))
     assert state() == {"tiny--one": (2, 0, 0, 2), "tiny--short": (2, 0, 0, 2)}

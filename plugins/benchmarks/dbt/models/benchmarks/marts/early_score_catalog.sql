@@ -33,9 +33,9 @@ select
         'benchmark', regexp_extract(variants.variant, '^(.*)@', 1),
         'stage', regexp_extract(variants.variant, '@([^@]*)$', 1)
     ) as parameters,
-    true as core,
+    true as is_core,
     directions.direction,
-    true as admissible,
+    true as is_admissible,
     cast(null as varchar) as transform,
     'early score' as code,
     case

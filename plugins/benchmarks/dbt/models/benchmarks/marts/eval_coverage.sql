@@ -60,7 +60,7 @@ eval_coverage as (
         count(*) filter (where state = 'failed') as units_failed,
         count(*) filter (where state = 'outdated') as units_outdated,
         count(*) filter (where state = 'missing') as units_missing,
-        bool_and(state = 'done') as complete,
+        bool_and(state = 'done') as is_complete,
         cast(coalesce(sum(rows) filter (where state = 'done'), 0) as bigint) as tokens,
         cast(coalesce(sum(tokens_processed), 0) as bigint) as tokens_processed,
         cast(coalesce(sum(seconds), 0) as double) as seconds,
