@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.ranking.loading import load_table, load_target, record_tested
-from warehouse.errors import LockedFileError, TokenmartError
+from warehouse.errors import LockedFileError, StorageError, TokenmartError
 from warehouse.metrics.tested_metrics import recorded_metrics
 from warehouse.problem.spec import load_problem
 
@@ -45,6 +45,14 @@ def error_of(marts, problem=None) -> tuple[str, str]:
     with pytest.raises(TokenmartError) as failed:
         load_table(problem or load_problem("minilong", marts.workspace), marts.workspace)
     return failed.value.code, failed.value.where
+
+
+def test_a_database_of_another_version_is_to_be_built_again(minilong):
+    with minilong.write() as connection:
+        connection.execute("alter table metric_catalog rename is_admissible to admissible")
+    with pytest.raises(StorageError, match="tokenmart dbt run") as failed:
+        table(minilong)
+    assert len(str(failed.value).splitlines()) == 1
 
 
 def test_what_a_table_needs(minilong):
