@@ -18,7 +18,7 @@ def environment(*packages: str, escape_html: bool) -> jinja2.Environment:
         packages: such as `analysis.report`; the first that has a template counts.
         escape_html: for HTML; Markdown has its own rules.
     """
-    found = jinja2.Environment(
+    templates = jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PackageLoader(name) for name in packages]),
         autoescape=escape_html,
         undefined=jinja2.StrictUndefined,
@@ -26,9 +26,9 @@ def environment(*packages: str, escape_html: bool) -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    found.filters.update(FILTERS)
-    found.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    return found
+    templates.filters.update(FILTERS)
+    templates.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    return templates
 
 
 def plain(value: float, digits: int = 2) -> str:

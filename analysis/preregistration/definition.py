@@ -97,8 +97,8 @@ def define(manifest: Mapping[str, Any], problem: Problem, text: str) -> Register
         "unknown-variant": all(variant not in in_contexts(base, contexts) for base in bases),
         "bad-direction": direction not in ("higher", "lower"),
     }
-    for code, there in mistakes.items():
-        if there:
+    for code, is_mistake in mistakes.items():
+        if is_mistake:
             raise TokenmartError(
                 f"--metric {text}: {code.replace('-', ' ')}; see `tokenmart metrics list --problem "
                 f"{problem.argument}`",
@@ -134,39 +134,41 @@ def problem_hashes(workspace: Workspace, problem: Problem) -> Hashes:
     conditions = all_conditions(problem)
     identities = identities_here(problem, workspace, (), conditions)
     texts = text_hashes(workspace, problem)
-    found = {
+    hashes = {
         "documents": _sha256(set_keys(problem.documents)),
         "texts": _sha256(texts) if texts else UNKNOWN,
         "compare": _sha256(problem.compare),
         "target": _sha256(problem.target and set_keys(problem.target)),
     }
-    for each in conditions:
-        kind = each.kind.name, each.kind.revision
-        found[f"condition {each.name}"] = _sha256([kind, each.params, each.reference])
-        if each.reference:
-            found[f"reference of {each.name}"] = identities.get(each.reference, UNKNOWN)
+    for condition in conditions:
+        kind = condition.kind.name, condition.kind.revision
+        hashes[f"condition {condition.name}"] = _sha256(
+            [kind, condition.params, condition.reference]
+        )
+        if condition.reference:
+            hashes[f"reference of {condition.name}"] = identities.get(condition.reference, UNKNOWN)
     files = [*PACKAGE.glob("*/*.sql"), PACKAGE / "sql" / "views.py"]
     for file in (*files, *(folder / "macros.sql" for folder in plugin_folders())):
         if file.is_file():
             name = f"{file.parent.parent.name}/{file.parent.name}/{file.name}"
-            found[name] = _sha256(file.read_text(encoding="utf-8"))
-    return dict(sorted(found.items()))
+            hashes[name] = _sha256(file.read_text(encoding="utf-8"))
+    return dict(sorted(hashes.items()))
 
 
 def registered_models(workspace: Workspace, problem: Ranked) -> tuple[RegisteredModel, ...]:
     """The models of a study, as an entry records them."""
-    found = []
+    registered = []
     identities = {}
     if isinstance(problem, Problem):
         identities = identities_here(problem, workspace, problem.ranked_models, ())
     for model in problem.ranked_models:
         groups = {"full_id": model.full_id, "family": model.family, "kind": series_of(model)}
-        own: dict[str, str] = {}
+        hashes: dict[str, str] = {}
         if isinstance(model, ModelSpec):
-            own["settings"] = _sha256(_model_settings(model))
-            own["files"] = identities.get(model.full_id, UNKNOWN)
-        found.append(RegisteredModel(**groups, **own))
-    return tuple(found)
+            hashes["settings"] = _sha256(_model_settings(model))
+            hashes["files"] = identities.get(model.full_id, UNKNOWN)
+        registered.append(RegisteredModel(**groups, **hashes))
+    return tuple(registered)
 
 
 def first_definition(
@@ -219,9 +221,9 @@ def text_hashes(workspace: Workspace, problem: Problem) -> list[str]:
 def _model_settings(model: ModelSpec) -> dict[str, Any]:
     """The keys of a model that its rows depend on; the same files may be elsewhere."""
     names = {"source", "base", "dtype", "context", "rope", "bos", "interventions"}
-    found = model.model_dump(mode="json", exclude_defaults=True, include=names)
-    found["source"].pop("path", None)
-    return found
+    settings = model.model_dump(mode="json", exclude_defaults=True, include=names)
+    settings["source"].pop("path", None)
+    return settings
 
 
 def _sha256(content: object) -> str:

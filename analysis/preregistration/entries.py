@@ -168,11 +168,11 @@ def register(
             registered already, the problem has the name of another one, or the file was edited.
         StorageError: it can't be written, or another process registers.
     """
-    own = namesake(problem, workspace)
-    if own is not None:  # a copy would write into the record of the problem it was copied from
+    original = namesake(problem, workspace)
+    if original is not None:  # a copy would write into the record of the problem it was copied from
         raise TokenmartError(
-            f"{problem.argument}: name: {problem.name} is that of {own}, and what is registered "
-            "for one would count for the other; give your file a name of its own",
+            f"{problem.argument}: name: {problem.name} is that of {original}, and what is "
+            "registered for one would count for the other; give your file a name of its own",
             code="name-taken",
             where=problem.argument,
         )
@@ -240,7 +240,7 @@ def entries(workspace: Workspace, problem: str) -> tuple[Entry, ...]:
         return ()
     try:
         content = read_json(path, _MAXIMUM_BYTES).content
-        found = _File.model_validate(content).entries
+        recorded = _File.model_validate(content).entries
     except (StrictJsonError, ValidationError) as error:
         raise TokenmartError(
             f"{path}: {error}; restore the file, from git for instance",
@@ -248,7 +248,7 @@ def entries(workspace: Workspace, problem: str) -> tuple[Entry, ...]:
             where=path,
         ) from error
     previous = ""
-    for number, entry in enumerate(found, start=1):
+    for number, entry in enumerate(recorded, start=1):
         if entry.digest() != entry.sha256 or entry.previous != previous or entry.number != number:
             raise TokenmartError(
                 f"{path}: entry {number} was changed after it was written (sha256 "
@@ -257,7 +257,7 @@ def entries(workspace: Workspace, problem: str) -> tuple[Entry, ...]:
                 where=f"entry {number}",
             )
         previous = entry.sha256
-    return found
+    return recorded
 
 
 def preregistered_metrics(workspace: Workspace, problem: Ranked) -> tuple[PreregisteredMetric, ...]:
@@ -266,17 +266,17 @@ def preregistered_metrics(workspace: Workspace, problem: Ranked) -> tuple[Prereg
     Raises:
         TokenmartError: the file can't be read, an entry was edited, or dbt can't parse the project.
     """
-    there = entries(workspace, problem.name)
-    if not there:
+    recorded = entries(workspace, problem.name)
+    if not recorded:
         return ()
     models = {model.full_id: model for model in registered_models(workspace, problem)}
-    replaced = {entry.supersedes: entry for entry in there}
+    replaced = {entry.supersedes: entry for entry in recorded}
     manifest: Mapping[str, Any] = {}
     parts: Hashes = {}
     if isinstance(problem, Problem):
         manifest, parts = current_manifest(workspace), problem_hashes(workspace, problem)
-    found = []
-    for entry in there:
+    metrics = []
+    for entry in recorded:
         changed = []
         if by := replaced.get(entry.number):
             changed.append(f"entry {by.number} replaced it ({by.reason})")
@@ -290,19 +290,19 @@ def preregistered_metrics(workspace: Workspace, problem: Ranked) -> tuple[Prereg
             changed += changed_hashes(entry.parts, parts)
         for metric in entry.metrics:
             now = (*changed, *_changed_metric(manifest, problem, metric))
-            found.append(PreregisteredMetric(entry, metric, now, by is not None))
-    return tuple(found)
+            metrics.append(PreregisteredMetric(entry, metric, now, by is not None))
+    return tuple(metrics)
 
 
 def changed_hashes(then: Hashes, now: Hashes) -> list[str]:
     """What differs between two sets of hashes, a line each; what is `UNKNOWN` in one, does not."""
-    found = []
+    changes = []
     for name in {**then, **now}:
         before, after = then.get(name), now.get(name)
         if before != after and UNKNOWN not in (before, after):
             how = "was added" if before is None else "was removed" if after is None else "changed"
-            found.append(f"{name} {how} since")
-    return found
+            changes.append(f"{name} {how} since")
+    return changes
 
 
 def record_path(workspace: Workspace, problem: str) -> Path:
@@ -356,18 +356,18 @@ def _check_superseded(before: Sequence[Entry], number: int | None, reason: str |
 def _changed_models(
     then: Mapping[str, RegisteredModel], now: Mapping[str, RegisteredModel]
 ) -> list[str]:
-    found = [f"{full_id} was left out" for full_id in then if full_id not in now]
-    found += [f"{full_id} was added" for full_id in now if full_id not in then]
+    changes = [f"{full_id} was left out" for full_id in then if full_id not in now]
+    changes += [f"{full_id} was added" for full_id in now if full_id not in then]
     for full_id in (each for each in then if each in now):
         old, new = then[full_id], now[full_id]
         if (old.family, old.kind) != (new.family, new.kind):
-            found.append(f"{full_id} was put into another family or series")
+            changes.append(f"{full_id} was put into another family or series")
         if old.settings not in (None, new.settings):
-            found.append(f"the settings of {full_id} changed since")
+            changes.append(f"the settings of {full_id} changed since")
         # what the problem file changes in a model is a part of both
         elif old.files and new.files and old.files != new.files:
-            found.append(f"the files of {full_id} changed since")
-    return found
+            changes.append(f"the files of {full_id} changed since")
+    return changes
 
 
 def _changed_metric(

@@ -254,10 +254,10 @@ def signature_command(line: str) -> None:
 
     parts = compare_signature(find_workspace(), line)
     for part, given, here in parts:
-        found = f"same     {part}: {here}"
+        line_of_part = f"same     {part}: {here}"
         if given != here:
-            found = f"DIFFERS  {part}: {given} in the line, {here} here"
-        click.echo(visible(found))
+            line_of_part = f"DIFFERS  {part}: {given} in the line, {here} here"
+        click.echo(visible(line_of_part))
     if differing := [part for part, given, here in parts if given != here]:
         raise TokenmartError(
             f"another value: {', '.join(differing)}", code="other-signature", where=differing[0]

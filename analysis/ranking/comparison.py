@@ -62,8 +62,8 @@ def compare_models(
     settings = json.loads(row["parameters"])
     aggregation = settings.get("aggregation", "micro")
     has_parts = aggregation in get_args(Aggregation)
-    found = compare(DocumentParts(parts, aggregation), seed) if has_parts else None
-    if found is None:
+    comparison = compare(DocumentParts(parts, aggregation), seed) if has_parts else None
+    if comparison is None:
         raise TokenmartError(
             f"{name}: no document has a ratio of sums for both {ids[0]} and {ids[1]}; choose "
             "another --metric",
@@ -74,7 +74,7 @@ def compare_models(
     return (
         of
         | {"last_step": settings.get("transform"), "model": ids[0], "other_model": ids[1]}
-        | (asdict(found))
+        | (asdict(comparison))
     )
 
 

@@ -92,9 +92,9 @@ def idea_from_sql(sql: str, problem: Ranked, name: str) -> list[MetricRecord]:
             where="--sql",
         )
     parameters = dict.fromkeys(named_parameters(sql) & {"problem"}, problem.name)
-    found = query(sql, "arrow", **parameters)
-    refuse_repeated_columns(found.column_names)
-    return _ideas(_parsed(found.to_pylist(), "--sql"), "--sql", problem, name, "sql", sql.strip())
+    result = query(sql, "arrow", **parameters)
+    refuse_repeated_columns(result.column_names)
+    return _ideas(_parsed(result.to_pylist(), "--sql"), "--sql", problem, name, "sql", sql.strip())
 
 
 def idea_from_file(path: Path, problem: Ranked, name: str) -> list[MetricRecord]:
@@ -238,7 +238,7 @@ def _ideas(
         )
     ids = {model.full_id: model.model_id for model in problem.ranked_models}
     ids |= {model_id: model_id for model_id in ids.values()}
-    found: dict[str, dict[str, float]] = {}
+    values_of: dict[str, dict[str, float]] = {}
     for place, row in enumerate(rows, start=1):
         where = f"{option}: row {place}"
         if row.model_id not in ids:
@@ -248,7 +248,7 @@ def _ideas(
                 code="unknown-model",
                 where=where,
             )
-        values = found.setdefault(row.variant, {})
+        values = values_of.setdefault(row.variant, {})
         if ids[row.model_id] in values:
             raise TokenmartError(
                 f"{where}: a second value for {row.model_id}; give one per model (group by "
@@ -257,22 +257,24 @@ def _ideas(
                 where=where,
             )
         values[ids[row.model_id]] = math.nan if row.value is None else _ten_digits(row.value)
-    for variant, values in (found or {"": {}}).items():
-        there = sum(not math.isnan(value) for value in values.values())
-        if there < MINIMUM_POINTS:
+    for variant, values in (values_of or {"": {}}).items():
+        points = sum(not math.isnan(value) for value in values.values())
+        if points < MINIMUM_POINTS:
             raise TokenmartError(
-                f"{option}: values{f' of variant {variant}' if variant else ''} for {there} of "
+                f"{option}: values{f' of variant {variant}' if variant else ''} for {points} of "
                 f"{len(problem.ranked_models)} models of {problem.name}; a correlation needs "
                 f"{MINIMUM_POINTS} (nothing was recorded)",
                 code="too-few-values",
                 where=option,
             )
-    content = str(sorted((variant, sorted(values.items())) for variant, values in found.items()))
+    content = str(
+        sorted((variant, sorted(values.items())) for variant, values in values_of.items())
+    )
     definition = sql or f"sha256 {hashlib.sha256(content.encode()).hexdigest()}"
     short = hashlib.sha256(definition.encode()).hexdigest()[:8]
     return [
         MetricRecord(name, variant or short, kind, definition, values)
-        for variant, values in sorted(found.items())
+        for variant, values in sorted(values_of.items())
     ]
 
 

@@ -149,13 +149,13 @@ def load_table(
                 where=name,
             )
         cells = {cell["model_id"]: cell for cell in row.pop("cells") if cell["value"] is not None}
-        own = [cells.get(model.model_id, {}) for model in models]
+        of_model = [cells.get(model.model_id, {}) for model in models]
         columns.append(
             MetricColumn(
                 **row | {"parameters": json.loads(row["parameters"])},
-                values=np.array([cell.get("value", math.nan) for cell in own]),
-                documents=tuple(cell.get("documents") or 0 for cell in own),
-                tokens=tuple(cell.get("tokens") or 0 for cell in own),
+                values=np.array([cell.get("value", math.nan) for cell in of_model]),
+                documents=tuple(cell.get("documents") or 0 for cell in of_model),
+                tokens=tuple(cell.get("tokens") or 0 for cell in of_model),
             )
         )
     of_metric = {row["metric"]: row for row in catalogue}
@@ -236,11 +236,11 @@ def _models_by(
     facts: Sequence[tuple[Any, str]], models: Sequence[Model]
 ) -> dict[Any, tuple[str, ...]]:
     """Facts about models by id → the full ids of these models that each is true of."""
-    found: dict[Any, list[str]] = {}
+    models_of: dict[Any, list[str]] = {}
     for model in models:
         for fact in sorted(fact for fact, model_id in facts if model_id == model.model_id):
-            found.setdefault(fact, []).append(model.full_id)
-    return {fact: tuple(found[fact]) for fact in sorted(found)}
+            models_of.setdefault(fact, []).append(model.full_id)
+    return {fact: tuple(models_of[fact]) for fact in sorted(models_of)}
 
 
 def records(
@@ -252,13 +252,13 @@ def records(
         StorageError: the database has not the columns of this version.
     """
     try:
-        found = connection.execute(sql, parameters)
+        result = connection.execute(sql, parameters)
     except duckdb.BinderException as error:
         raise StorageError(
             f"another version built the database ({first_line(error)}); run `tokenmart dbt run`"
         ) from None
-    names = [column[0] for column in found.description or ()]
-    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+    names = [column[0] for column in result.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 
 
 def _column_of_record(entry: MetricRecord, models: Sequence[Model], row: Any) -> MetricColumn:

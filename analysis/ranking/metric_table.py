@@ -211,8 +211,8 @@ class MetricTable:
     def target_errors(self) -> Floats:
         """`[models]` standard error of the target, NaN where unknown."""
         known = self.target_source.get("stderr") or {}
-        found = [known.get(model.model_id) for model in self.models]
-        return np.array([math.nan if error is None else float(error) for error in found])
+        errors = [known.get(model.model_id) for model in self.models]
+        return np.array([math.nan if error is None else float(error) for error in errors])
 
     @property
     def log_parameters(self) -> Floats:
@@ -227,24 +227,24 @@ class MetricTable:
         Raises:
             TokenmartError: no such metric or variant, or several variants and none named.
         """
-        found = self.named([name])
-        if len(found) != 1:
+        columns = self.named([name])
+        if len(columns) != 1:
             raise TokenmartError(
                 f"--metric {name}: has several variants; choose from "
-                f"{', '.join(column.name for column in found)}",
+                f"{', '.join(column.name for column in columns)}",
                 code="several-variants",
                 where=name,
             )
-        return found[0]
+        return columns[0]
 
     def fewer_documents(self, column: MetricColumn) -> dict[str, int]:
         """Full id → documents, of the models with fewer than another; empty where none has."""
         counts = {
             model.full_id: documents
-            for model, documents, there in zip(
+            for model, documents, is_present in zip(
                 self.models, column.documents, column.present, strict=False
             )
-            if there
+            if is_present
         }
         most = max(counts.values(), default=0)
         return {full_id: count for full_id, count in counts.items() if count < most}

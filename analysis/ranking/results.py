@@ -258,10 +258,10 @@ def default_baseline(columns: Sequence[MetricColumn], named: str = "") -> Metric
     if named:
         return next((c for c in possible if c.name == named), None)
     for metric in BASELINES:
-        found = [c for c in possible if c.metric == metric]
-        preferred = [c for c in found if "byte" in c.variant or "tokens" in c.variant]
-        if found:
-            return min(preferred or found, key=lambda column: column.name)
+        candidates = [c for c in possible if c.metric == metric]
+        preferred = [c for c in candidates if "byte" in c.variant or "tokens" in c.variant]
+        if candidates:
+            return min(preferred or candidates, key=lambda column: column.name)
     return None
 
 
@@ -289,10 +289,10 @@ def _compared(
     gaps: dict[int, tuple[float, float, bool]] = {}
     if base is not None:
         place = next(i for i, column in enumerate(complete) if column is base)
-        own = errors(complete)
-        p, ahead = ahead_of(own, place, table.own_series)
-        for column, rho, one_p, is_ahead in zip(complete, own.rho, p, ahead, strict=True):
-            gaps[id(column)] = float(rho - own.rho[place]), float(one_p), bool(is_ahead)
+        of_complete = errors(complete)
+        p, ahead = ahead_of(of_complete, place, table.own_series)
+        for column, rho, one_p, is_ahead in zip(complete, of_complete.rho, p, ahead, strict=True):
+            gaps[id(column)] = float(rho - of_complete.rho[place]), float(one_p), bool(is_ahead)
     return {id(column) for column in near}, gaps
 
 
@@ -309,10 +309,10 @@ def _most_alike(
     column: MetricColumn, table: MetricTable, most: int = 3
 ) -> tuple[tuple[MetricColumn, float], ...]:
     """The variants whose Spearman with a column is largest in size, over the models of both."""
-    found = []
+    alike = []
     for other in table.columns:
         both = column.present & other.present
         rho = spearman(column.oriented[both], other.oriented[both])
         if other.kind == "variant" and not math.isnan(rho):
-            found.append((other, rho))
-    return tuple(sorted(found, key=lambda pair: (-round(abs(pair[1]), 10), pair[0].name))[:most])
+            alike.append((other, rho))
+    return tuple(sorted(alike, key=lambda pair: (-round(abs(pair[1]), 10), pair[0].name))[:most])

@@ -93,7 +93,7 @@ def carried_by(
     for size in range(1, MOST_LEFT_OUT + 1):
         left_out = _most_lowering(column.oriented, table.target, size, left_out)
         kept = np.setdiff1d(np.arange(table.target.size), left_out)
-        found = decide(
+        without = decide(
             metrics[:, kept],
             table.target[kept],
             [table.families[i] for i in kept],
@@ -102,7 +102,7 @@ def carried_by(
             decisions.level,
             most_draws=DRAWS,
         )
-        if not found.evidence(place):
+        if not without.evidence(place):
             rho = spearman(column.oriented[kept], table.target[kept])
             return Carried(tuple(table.models[i].full_id for i in left_out), rho)
     return None

@@ -91,5 +91,5 @@ def compare_signature(workspace: Workspace, line: str) -> list[tuple[str, str, s
             code="unknown-metric",
             where=name,
         )
-    own = signature(table, column).split(" | ")
-    return list(zip(PARTS, given, own, strict=True))
+    here = signature(table, column).split(" | ")
+    return list(zip(PARTS, given, here, strict=True))

@@ -166,8 +166,8 @@ def registered_text(result: RegisteredResult) -> str:
 
 def _listed(rows: Sequence[RankedMetric]) -> str:
     """The first metrics, each with its number of variants, and how many more there are."""
-    found = Counter(row.column.metric for row in rows)
-    names = [f"{metric} ({counted(count, 'variant')})" for metric, count in found.items()]
+    counts = Counter(row.column.metric for row in rows)
+    names = [f"{metric} ({counted(count, 'variant')})" for metric, count in counts.items()]
     return listed(names, NAMED, "metric")
 
 
@@ -199,57 +199,57 @@ def notes(ranking: Ranking, rows: Sequence[RankedMetric]) -> dict[str, str]:
     uneven = [r for r in ranking.rows if r.fewer and (id(r.column) in shown or r.evidence)]
     lacking = [r for r in ranking.rows if r.verdict == "missing-models" and r.evidence]
     few = [row for row in rows if 0 < fewest_tokens(row.column) < FEW_TOKENS]
-    found = {}
+    texts = {}
     if table.changed_labels:
-        found["changed-labels"] = (
+        texts["changed-labels"] = (
             f"labels changed since the first test ({table.tested_since}): "
             f"{listed(table.changed_labels, NAMED)}; p-values are those of the present labels"
         )
     if table.record_lost:
-        found["record-missing"] = (
+        texts["record-missing"] = (
             f"no metric is recorded as tested on {table.problem} in data/tested, though the "
             "database was built more than a day ago: metrics tested earlier are not counted"
         )
     if joined := ranking.joined:
         clusters = "; ".join(listed(cluster, NAMED) for cluster in joined.clusters)
-        found["unlabelled-series"] = (
+        texts["unlabelled-series"] = (
             f"{clusters} behave as one series in the metrics, and no label joins them: "
             f"with them as one, {joined_text(joined)}"
         )
     if (carried := ranking.carried) and (claimed := ranking.first_tracking):
-        found["carried-by"] = (
+        texts["carried-by"] = (
             f"without {listed(carried.models, NAMED)}, {claimed.column.name} doesn't track the "
             f"target: rho {signed(carried.rho)}"
         )
     if len(table.lengths) > 1:
         parts = [f"{length:,} for {listed(ids, 1)}" for length, ids in table.lengths.items()]
-        found["different-lengths"] = (
+        texts["different-lengths"] = (
             f"documents were cut at different lengths (of one, the tokens read are "
             f"{', '.join(parts)}): run `tokenmart extract` with one --max-tokens for all"
         )
     if uneven:
         fewer = [f"{full_id} {count}" for full_id, count in uneven[0].fewer.items()]
-        found["uneven-documents"] = (
+        texts["uneven-documents"] = (
             f"{_first(uneven)} compares models on different documents ({listed(fewer)}, of "
             f"{max(uneven[0].column.documents)})"
         )
     if lacking:
         missing = counted(len(table.models) - lacking[0].n, "model")
-        found["missing-models"] = f"{_first(lacking)} isn't claimed: no value for {missing}"
+        texts["missing-models"] = f"{_first(lacking)} isn't claimed: no value for {missing}"
     if few:
         least = min(few, key=lambda row: fewest_tokens(row.column))
-        found["few-tokens"] = (
+        texts["few-tokens"] = (
             f"{counted(len(few), 'row')} with fewer than {FEW_TOKENS} tokens for some model "
             f"({least.column.name}: {fewest_tokens(least.column)})"
         )
     if len(table.dtypes) > 1:
         parts = [f"{len(ids)} in {dtype}" for dtype, ids in table.dtypes.items()]
-        found["different-dtypes"] = f"models were run in {', '.join(parts)}"
+        texts["different-dtypes"] = f"models were run in {', '.join(parts)}"
     for row in rows:
         if row.alike:
             alike = ", ".join(f"{other.name} ({signed(rho, 3)})" for other, rho in row.alike)
-            found[f"alike {row.column.name}"] = f"{row.column.name} ranks models most like {alike}"
-    return found
+            texts[f"alike {row.column.name}"] = f"{row.column.name} ranks models most like {alike}"
+    return texts
 
 
 def full_notes(ranking: Ranking) -> list[str]:
@@ -356,8 +356,8 @@ def _name(ranking: Ranking, row: RankedMetric) -> str:
         ("*", row.column.name in first),
         ("=", ranking.baseline is not None and row.column is ranking.baseline.column),
     )
-    found = "".join(mark for mark, there in marks if there)
-    return f"{row.column.name} {found}".strip()
+    shown = "".join(mark for mark, there in marks if there)
+    return f"{row.column.name} {shown}".strip()
 
 
 def leading(ranking: Ranking, rows: Sequence[RankedMetric], top: int) -> list[RankedMetric]:

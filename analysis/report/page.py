@@ -153,8 +153,8 @@ def gather(problem: Ranked, workspace: Workspace, seed: int) -> ReportData:
         def read(sql: str, **more: Any) -> list[dict[str, Any]]:
             return records(connection, sql, {"problem": problem.name} | more)
 
-        there = {row["model_id"] for row in read(_THERE)}
-        models = [model for model in problem.ranked_models if model.model_id in there]
+        extracted = {row["model_id"] for row in read(_THERE)}
+        models = [model for model in problem.ranked_models if model.model_id in extracted]
         if not models:
             raise nothing_built(problem)
         models.sort(key=lambda model: -scores.get(model.model_id, float("-inf")))
@@ -215,14 +215,14 @@ def report_charts(data: ReportData) -> dict[str, Chart]:
     """Name → chart, of those that have something to show."""
     numbers = {model.model_id: place for place, model in enumerate(data.models, start=1)}
     colours = figures.family_colours(model.family for model in data.models)
-    found: dict[str, Chart] = {}
+    charts: dict[str, Chart] = {}
     if ranking := data.ranking:
         best = ranking.best or ranking.rows[0]
         for name, row in (("best_metric", best), ("baseline", ranking.baseline)):
             if row is None or not row.column.present.any():
                 continue
             if name == "best_metric" or row is not best:
-                found[name] = figures.scatter_figure(
+                charts[name] = figures.scatter_figure(
                     ranking.table, row, numbers, colours, ranking.seed
                 )
     along: dict[str, list[dict[str, Any]]] = {"nll_profile": []}
@@ -233,5 +233,5 @@ def report_charts(data: ReportData) -> dict[str, Chart]:
     for name, bands in along.items():
         if len({band["position"] for band in bands}) > 1:
             what = "nll" if name == "nll_profile" else "gain"
-            found[name] = figures.profile_figure(bands, what, numbers, colours)
-    return found
+            charts[name] = figures.profile_figure(bands, what, numbers, colours)
+    return charts

@@ -191,8 +191,8 @@ class Decisions:
 
     def p(self, metric: int) -> float:
         """The smaller p of the two: below the level where a metric tracks the target."""
-        found = [b.p[metric] for b in (self.overall, self.within) if not math.isnan(b.p[metric])]
-        return float(min(found, default=math.nan))
+        defined = [b.p[metric] for b in (self.overall, self.within) if not math.isnan(b.p[metric])]
+        return float(min(defined, default=math.nan))
 
     def verdict(self, metric: int) -> Verdict:
         """What is concluded about a metric."""
@@ -249,18 +249,18 @@ def decide(
     strata = exchangeable_strata(families, series)
     inside = codes(families)
     several = inside.max(initial=-1) + 1 < target.size
-    found = [_observed(metrics, target, every, None)]
-    found.append(_observed(metrics if several else metrics[:0], target, every, inside))
+    observed = [_observed(metrics, target, every, None)]
+    observed.append(_observed(metrics if several else metrics[:0], target, every, inside))
     maxima: list[list[Floats]] = [[], []]
     for total in stages(draws, max(draws, most_draws)):
         for part in range(len(maxima[0]), math.ceil(total / draws)):
             laws = list(_laws(target, every, draws, seed, part))
             orders_of = permuted_indices(draws, [seed, part] if part else seed, strata, series)
-            maxima[0].append(_largest(found[0], laws))
-            maxima[1].append(_largest(found[1], [*laws, target[orders_of]]))
+            maxima[0].append(_largest(observed[0], laws))
+            maxima[1].append(_largest(observed[1], [*laws, target[orders_of]]))
         overall, within = (
             _branch(one, np.concatenate(drawn, axis=1), len(metrics), level)
-            for one, drawn in zip(found, maxima, strict=True)
+            for one, drawn in zip(observed, maxima, strict=True)
         )
         decisions = Decisions(
             overall=overall,
@@ -327,15 +327,15 @@ def _observed(
 ) -> _Observed:
     """The statistics of one branch; `families` are subtracted where they are given."""
     parts = list(comparable_parts(metrics, target, groupings, families))
-    found = [statistics(part.x, part.y, part.groups, part.freedom) for part in parts]
+    of_part = [statistics(part.x, part.y, part.groups, part.freedom) for part in parts]
     perfect = -math.inf
-    for part, here in zip(parts, found, strict=True):
+    for part, here in zip(parts, of_part, strict=True):
         most = half_swap(1.0, part.x.shape[1])
         spread = float(here.effect.min()) * (1.0 + most**2 / 2.0) / (part.freedom - 3.0)
         perfect = max(perfect, math.atanh(most) / math.sqrt(spread))
     columns = [
-        np.concatenate([np.empty(0), *(getattr(here, each.name)[:, 0] for here in found)])
-        for each in fields(Statistics)
+        np.concatenate([np.empty(0), *(getattr(here, field.name)[:, 0] for here in of_part)])
+        for field in fields(Statistics)
     ]
     rows = np.concatenate([np.empty(0, dtype=np.intp), *(part.rows for part in parts)])
     return _Observed(parts, rows, Statistics(*columns), perfect)

@@ -112,14 +112,14 @@ def document_noise(
     here = np.isfinite(metric) & parts.present.any(axis=1)
     if here.sum() < 3:
         return None
-    own, scores = DocumentParts(parts.parts[:, here], parts.aggregation), target[here]
-    labels, documents = list(compress(series, here)), own.parts.shape[2]
+    scored, scores = DocumentParts(parts.parts[:, here], parts.aggregation), target[here]
+    labels, documents = list(compress(series, here)), scored.parts.shape[2]
     interval = of_both = Interval(math.nan, math.nan, f"fewer than {LEAST_DRAWN}")
     if documents >= LEAST_DRAWN:
         generator = np.random.default_rng([seed, 1])
         share = np.full(documents, 1.0 / documents)
         counts = generator.multinomial(documents, share, size=DEFAULT_RESAMPLES)
-        values = without_rounding(own.values(counts.astype(np.float64)))
+        values = without_rounding(scored.values(counts.astype(np.float64)))
         interval = _interval(_rho(values, np.broadcast_to(scores, values.shape)))
         if len(set(labels)) >= LEAST_DRAWN:
             drawn = _drawn_series(labels, DEFAULT_RESAMPLES, seed)
@@ -129,7 +129,7 @@ def document_noise(
                 for rows, models in zip(groups, drawn, strict=True)
             ]
             of_both = _interval(np.concatenate(both))
-    return DocumentNoise(documents, interval, of_both, split_half(own, seed))
+    return DocumentNoise(documents, interval, of_both, split_half(scored, seed))
 
 
 def _drawn_series(labels: Sequence[str], resamples: int, seed: int) -> list[Indices]:

@@ -128,8 +128,10 @@ def permuted_indices(
     for label in range(labels.max() + 1):
         members = np.flatnonzero(labels == label)
         members = members[np.argsort(block_codes[members], kind="stable")]
-        own = codes(block_codes[members].tolist())
+        block_codes_within = codes(block_codes[members].tolist())
         # one key a block, that of its first place: a stable sort keeps its points in order
-        drawn = keys[:, members[np.unique(own, return_index=True)[1]]][:, own]
+        drawn = keys[:, members[np.unique(block_codes_within, return_index=True)[1]]][
+            :, block_codes_within
+        ]
         order[:, members] = members[np.argsort(drawn, axis=1, kind="stable")]
     return order

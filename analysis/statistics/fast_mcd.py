@@ -128,8 +128,10 @@ def mcd_flags(x: Floats, y: Floats, seed: int | range, cutoff: float = 0.975) ->
     parts = []
     for first in range(0, len(x), _ROWS_AT_ONCE):  # so that the arrays stay in the cache
         rows = slice(first, first + _ROWS_AT_ONCE)
-        own = starts if len(starts) == 1 else starts[rows]
-        parts.append(_flags(robust_standardise(x[rows]), robust_standardise(y[rows]), own, cutoff))
+        own_starts = starts if len(starts) == 1 else starts[rows]
+        parts.append(
+            _flags(robust_standardise(x[rows]), robust_standardise(y[rows]), own_starts, cutoff)
+        )
     return McdFlags(
         keep=np.concatenate([part.keep for part in parts]),
         singular=np.concatenate([part.singular for part in parts]),

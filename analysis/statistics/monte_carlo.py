@@ -55,9 +55,9 @@ def undecided(hits: npt.ArrayLike, draws: npt.ArrayLike, limit: float) -> Flags:
 
 def share_interval(hits: npt.ArrayLike, draws: npt.ArrayLike) -> tuple[Floats, Floats]:
     """Clopper-Pearson interval at `CONFIDENCE` of the share of all draws, elementwise."""
-    found, total = np.asarray(hits, dtype=np.float64), np.asarray(draws, dtype=np.float64)
+    reached, total = np.asarray(hits, dtype=np.float64), np.asarray(draws, dtype=np.float64)
     tail = (1.0 - CONFIDENCE) / 2.0
     with np.errstate(invalid="ignore"):
-        low = np.where(found > 0, beta.ppf(tail, found, total - found + 1.0), 0.0)
-        high = np.where(found < total, beta.ppf(1.0 - tail, found + 1.0, total - found), 1.0)
+        low = np.where(reached > 0, beta.ppf(tail, reached, total - reached + 1.0), 0.0)
+        high = np.where(reached < total, beta.ppf(1.0 - tail, reached + 1.0, total - reached), 1.0)
     return low, high

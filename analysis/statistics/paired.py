@@ -68,10 +68,10 @@ def compare(parts: DocumentParts, seed: int) -> Comparison | None:
         counts = generator.multinomial(documents, shares, size=DEFAULT_RESAMPLES)
         drawn = shared.values(counts.astype(np.float64))
         low, high = np.nanquantile(drawn[:, 0] - drawn[:, 1], (0.025, 0.975)).tolist()
-    own = top / np.where(bottom != 0, bottom, np.nan)
-    higher, lower = int((own[0] > own[1]).sum()), int((own[0] < own[1]).sum())
+    ratios = top / np.where(bottom != 0, bottom, np.nan)
+    higher, lower = int((ratios[0] > ratios[1]).sum()), int((ratios[0] < ratios[1]).sum())
     test: Literal["sign-flip", "sign-flip-drawn", "mcnemar"] = "mcnemar"
-    if np.isin(own, (0.0, 1.0)).all() and np.ptp(bottom) == 0:
+    if np.isin(ratios, (0.0, 1.0)).all() and np.ptp(bottom) == 0:
         p = float(binomtest(lower, higher + lower).pvalue) if higher + lower else 1.0
     else:
         deviations = top - top.sum() / bottom.sum() * bottom

@@ -44,16 +44,16 @@ def comparable_parts(
     masks, mask_of = np.unique(keep, axis=0, return_inverse=True)
     for number, mask in enumerate(masks):
         size = int(mask.sum())
-        own = None if families is None else codes(families[mask].tolist())
-        freedom = size if own is None else size - int(own.max(initial=-1))
+        inside = None if families is None else codes(families[mask].tolist())
+        freedom = size if inside is None else size - int(inside.max(initial=-1))
         if size < LEAST_COVERAGE * target.size or freedom < MINIMUM_MODELS:
             continue
         rows = np.flatnonzero(mask_of.ravel() == number)
-        x, y = (unit_ranks_within(part[:, mask], own) for part in (metrics[rows], target[None]))
+        x, y = (unit_ranks_within(part[:, mask], inside) for part in (metrics[rows], target[None]))
         varied = np.isfinite(x[:, 0])
         if varied.any() and np.isfinite(y).all():
             groups = [codes(labels[mask].tolist()) for labels in groupings]
-            yield Part(rows[varied], mask, x[varied], y, groups, own, freedom)
+            yield Part(rows[varied], mask, x[varied], y, groups, inside, freedom)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +74,8 @@ def statistics(x: Floats, y: Floats, groupings: Sequence[Indices], freedom: int)
     bounded = np.clip(rho, -most, most)
     effect = np.ones(rho.shape)
     for groups in groupings:
-        own = design_effects(x, y, groups)
-        effect = np.maximum(effect, np.maximum(own / 2.0, np.median(own, axis=0)))
+        effects = design_effects(x, y, groups)
+        effect = np.maximum(effect, np.maximum(effects / 2.0, np.median(effects, axis=0)))
     z = np.arctanh(bounded)
     error = np.sqrt(effect * ((1.0 + bounded**2 / 2.0) / (freedom - 3.0)))
     return Statistics(rho, z, error, effect, z / error)
@@ -83,10 +83,10 @@ def statistics(x: Floats, y: Floats, groupings: Sequence[Indices], freedom: int)
 
 def partitions(groupings: Sequence[Sequence[Hashable]]) -> list[Indices]:
     """Codes of the different ones with more than one group, and a group of several models."""
-    found: list[Indices] = []
+    distinct: list[Indices] = []
     for labels in groupings:
         groups = codes(labels)
         several = 1 < groups.max(initial=0) + 1 < groups.size
-        if several and not any((groups == other).all() for other in found):
-            found.append(groups)
-    return found
+        if several and not any((groups == other).all() for other in distinct):
+            distinct.append(groups)
+    return distinct

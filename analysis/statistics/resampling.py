@@ -77,8 +77,8 @@ def skipped_estimate(
     def skipped_rows(x: Floats, y: Floats) -> Floats:
         return mcd_skipped_rows(x, y, seed)
 
-    found = mcd_skipped(x, y, seed)
-    return bootstrap(found.value, skipped_rows, x, y, seed, resamples), found
+    estimate = mcd_skipped(x, y, seed)
+    return bootstrap(estimate.value, skipped_rows, x, y, seed, resamples), estimate
 
 
 def bootstrap(
@@ -95,8 +95,8 @@ def bootstrap(
 
     def on_rows(x: Floats, y: Floats, axis: int) -> Floats:  # scipy gives [rows, n] or [n]
         wide = np.atleast_2d(x), np.atleast_2d(y)
-        found = statistic(*wide)
-        return found if x.ndim > 1 else found[0]
+        result = statistic(*wide)
+        return result if x.ndim > 1 else result[0]
 
     def interval(method: str, **options: Any) -> Any:
         return scipy.stats.bootstrap(
@@ -117,8 +117,8 @@ def bootstrap(
             for place, method in enumerate(
                 ("percentile", "percentile" if np.ptp(known) < 1e-12 else "BCa")
             ):
-                found = interval(method, n_resamples=0, bootstrap_result=defined)
-                low, high = found.confidence_interval
+                result = interval(method, n_resamples=0, bootstrap_result=defined)
+                low, high = result.confidence_interval
                 ends[place] = float(low), float(high)
     undefined = drawn.size - known.size
     percentile, bca = (
@@ -204,7 +204,7 @@ def _training_parts(
     sizes = np.bincount(group)
     wanted, most = max(MINIMUM_TEST, round(count * TEST_SHARE)), count - MINIMUM_TRAINING
     generator = np.random.default_rng(seed)
-    found = []
+    training = []
     for _ in range(splits):
         test, size = [], 0
         for one in generator.permutation(sizes.size):
@@ -212,8 +212,8 @@ def _training_parts(
                 test.append(one)
                 size += sizes[one]
         if size >= MINIMUM_TEST:
-            found.append(~np.isin(group, test))
-    return np.array(found, dtype=np.bool_).reshape(-1, count)
+            training.append(~np.isin(group, test))
+    return np.array(training, dtype=np.bool_).reshape(-1, count)
 
 
 def _rho_of_parts(metrics: Floats, target: Floats, part: Flags) -> Floats:

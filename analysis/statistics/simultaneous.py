@@ -223,9 +223,9 @@ def _factors(x: Floats, y: Floats, rho: Floats, z: Floats) -> Floats:
     shrunk = np.tanh(SHRINKAGE * z)
     _, first, place = np.unique(np.round(x, 12), axis=0, return_index=True, return_inverse=True)
     rest, shrunk = rest[first], shrunk[first]
-    partial, own = rest @ rest.T, np.sqrt(1.0 - shrunk**2)
+    partial, rest_scale = rest @ rest.T, np.sqrt(1.0 - shrunk**2)
     covariance = np.outer(shrunk, shrunk) * (1.0 + partial**2) / 2.0
-    covariance += np.outer(own, own) * partial
+    covariance += np.outer(rest_scale, rest_scale) * partial
     sizes, vectors = np.linalg.eigh(covariance)
     root = (vectors * np.sqrt(np.maximum(sizes, 0.0))) @ vectors.T
     length = np.linalg.norm(root, axis=1, keepdims=True)

@@ -60,14 +60,14 @@ def unlabelled_clusters(metrics: Floats, labels: list[int], seed: int = 0) -> li
         rotated *= np.sign(np.diag(triangle))
         largest.append(max(_nodes(rotated * sizes[:rank]))[0])
     limit = float(np.quantile(largest, 1.0 - LEVEL, method="higher"))
-    found: list[Cluster] = []
+    clusters: list[Cluster] = []
     used: set[int] = set()
     for statistic, cluster in sorted(observed, reverse=True):
         if statistic > limit and not used & set(cluster):
             used |= set(cluster)
             joined = {names[unit] for unit in cluster}
-            found.append(tuple(i for i, label in enumerate(labels) if label in joined))
-    return found
+            clusters.append(tuple(i for i, label in enumerate(labels) if label in joined))
+    return clusters
 
 
 def _nodes(points: Floats) -> list[tuple[float, Cluster]]:
@@ -78,11 +78,11 @@ def _nodes(points: Floats) -> list[tuple[float, Cluster]]:
     np.fill_diagonal(alike, 1.0)
     tree = average(squareform(1.0 - alike, checks=False))
     members: list[Cluster] = [(i,) for i in range(len(points))]
-    found = []
+    scored = []
     for first, second, *_ in tree[:-1].tolist():  # the last one has all
         cluster = tuple(sorted(members[int(first)] + members[int(second)]))
         members.append(cluster)
         pairs = len(cluster) * (len(cluster) - 1) / 2
         inside = alike[np.ix_(cluster, cluster)]
-        found.append((float((inside.sum() - len(cluster)) / 2 / pairs**0.5), cluster))
-    return found
+        scored.append((float((inside.sum() - len(cluster)) / 2 / pairs**0.5), cluster))
+    return scored

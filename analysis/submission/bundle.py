@@ -128,12 +128,12 @@ def claims_record(subject: Subject, as_of: str) -> dict[str, Any]:
     table, column = subject.table, subject.column
     moment = as_of or datetime.now(timezone.utc).isoformat(timespec="microseconds")
     name = column.metric, column.variant
-    own = [record for record in table.present if (record.metric, record.variant) == name]
+    present = [record for record in table.present if (record.metric, record.variant) == name]
     now = () if as_of else table.present
     tested = tested_record(subject.workspace, table.problem, table.known_target)
     others = [
         entry
-        for entry in tested_besides(tested, own, now)
+        for entry in tested_besides(tested, present, now)
         if as_of == "" or entry.first_seen <= as_of
     ]
     lower = {(c.metric, c.variant) for c in table.everything if c.direction == "lower"}
@@ -144,14 +144,14 @@ def claims_record(subject: Subject, as_of: str) -> dict[str, Any]:
         direction = entry.direction or ("lower" if (entry.metric, entry.variant) in lower else "")
         sign = -1.0 if direction == "lower" else 1.0
         rows.append(without_rounding(sign * np.array(values)))
-    found = decide(np.stack(rows), table.target, table.families, table.groupings)
+    decisions = decide(np.stack(rows), table.target, table.families, table.groupings)
     return {
         "as_of": moment,
         "tried": len(rows),
-        "verdict": found.verdict(0),
-        "p_adjusted": number(float(found.overall.p[0])),
-        "p_adjusted_within_families": number(float(found.within.p[0])),
-        "spearman_ci95_after_choice": found.overall.interval(0).record,
+        "verdict": decisions.verdict(0),
+        "p_adjusted": number(float(decisions.overall.p[0])),
+        "p_adjusted_within_families": number(float(decisions.within.p[0])),
+        "spearman_ci95_after_choice": decisions.overall.interval(0).record,
         "families": len(set(table.families)),
         "kinds": len(set(table.own_series)),
         "preregistration": _preregistration(subject, moment),

@@ -40,8 +40,10 @@ def why_unofficial(
         units: rows of the ledger.
         code: from `code_revision`.
     """
-    own = workspace_of(shipped_folder())
-    shipped = checked_problem(parse_yaml(own.problems / f"{locked.PROBLEM}.yml"), own)
+    shipped_workspace = workspace_of(shipped_folder())
+    shipped = checked_problem(
+        parse_yaml(shipped_workspace.problems / f"{locked.PROBLEM}.yml"), shipped_workspace
+    )
     stored = stored_texts(problem, workspace) or {}
     cut = sum(
         unit["status"] == "done" and unit["document_tokens"] < unit["document_tokens_total"]
@@ -63,7 +65,7 @@ def why_unofficial(
         f"{counted(cut, 'unit')} read a part of the document only": not cut,
         "the metric needs more than the model and the proxy text": column.admissible,
         "it is not SQL over the store": not lineage.foreign,
-        "its SQL is not that of this code": _sql(workspace.root) == _sql(own.root),
+        "its SQL is not that of this code": _sql(workspace.root) == _sql(shipped_workspace.root),
         "the code has local changes, or no known revision": code["dirty"] is False,
         "units were computed by code with local changes": not any(
             unit["code_dirty"] for unit in units

@@ -78,20 +78,20 @@ def compare_with_warehouse(
     recorded, submitted = _read(folder / VERIFY_FILE), _read(folder / SUBMISSION_FILE)
     subject = find_subject(workspace, request)
     verification, made = build_submission(folder / SUBMISSION_FILE, subject, request)
-    found = [
+    comparisons = [
         _compared("scores from the warehouse", submitted, scores_of(subject)),
         _compared("verifier output", _without_code(recorded), _without_code(verification)),
     ]
     for name in sorted(bundle.keys() | made.keys()):
         parts = bundle.get(name, ABSENT), made.get(name, ABSENT)
-        found.append(_compared(_NAMES.get(name, name), *parts, name not in _MAY_MOVE))
+        comparisons.append(_compared(_NAMES.get(name, name), *parts, name not in _MAY_MOVE))
     try:
         page = bundle_page(bundle, recorded) == (folder / PAGE_FILE).read_text(encoding="utf-8")
     except Exception:  # whatever an edited bundle does to the template, or the file to its reader
         page = False
     record_tested(subject.table, workspace)
     finding = "equal to" if page else f"{PAGE_FILE} differs from"
-    return [*found, Comparison("page", page, f"{finding} the page made from the bundle")]
+    return [*comparisons, Comparison("page", page, f"{finding} the page made from the bundle")]
 
 
 def _request(path: Path, bundle: dict[str, Any], problem_file: str | None) -> SubmissionRequest:
@@ -122,34 +122,34 @@ def _without_code(verification: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in verification.items() if name not in _MAY_MOVE}
 
 
-def _compared(what: str, recorded: Any, found: Any, decisive: bool = True) -> Comparison:
-    moved = list(differences(recorded, found))
+def _compared(what: str, recorded: Any, recomputed: Any, decisive: bool = True) -> Comparison:
+    moved = list(differences(recorded, recomputed))
     return Comparison(what, not moved, listed(moved, NAMED) or "as recorded", decisive)
 
 
-def differences(recorded: Any, found: Any, place: str = "") -> Iterator[str]:
+def differences(recorded: Any, recomputed: Any, place: str = "") -> Iterator[str]:
     """Every place where two JSON values differ, numbers beyond the tolerance."""
-    if isinstance(recorded, dict) and isinstance(found, dict):
-        for key in found | recorded:
-            before, after = recorded.get(key, ABSENT), found.get(key, ABSENT)
+    if isinstance(recorded, dict) and isinstance(recomputed, dict):
+        for key in recomputed | recorded:
+            before, after = recorded.get(key, ABSENT), recomputed.get(key, ABSENT)
             yield from differences(before, after, f"{place}.{key}".strip("."))
-    elif isinstance(recorded, list | tuple) and isinstance(found, list | tuple):
-        pairs = zip_longest(recorded, found, fillvalue=ABSENT)
+    elif isinstance(recorded, list | tuple) and isinstance(recomputed, list | tuple):
+        pairs = zip_longest(recorded, recomputed, fillvalue=ABSENT)
         for index, (before, after) in enumerate(pairs):
             yield from differences(before, after, f"{place}.{index}".strip("."))
-    elif not _equal(recorded, found):
-        before, after = (json.dumps(value, default=str)[:60] for value in (recorded, found))
+    elif not _equal(recorded, recomputed):
+        before, after = (json.dumps(value, default=str)[:60] for value in (recorded, recomputed))
         yield f"{place} {before} → {after}".strip()
 
 
-def _equal(recorded: Any, found: Any) -> bool:
-    if isinstance(recorded, int | float) and isinstance(found, int | float):
-        if isinstance(recorded, bool) or isinstance(found, bool):
-            return recorded is found
-        if isinstance(recorded, float) or isinstance(found, float):
+def _equal(recorded: Any, recomputed: Any) -> bool:
+    if isinstance(recorded, int | float) and isinstance(recomputed, int | float):
+        if isinstance(recorded, bool) or isinstance(recomputed, bool):
+            return recorded is recomputed
+        if isinstance(recorded, float) or isinstance(recomputed, float):
             small = RELATIVE_TOLERANCE * 1e-3
-            return math.isclose(recorded, found, rel_tol=RELATIVE_TOLERANCE, abs_tol=small)
-    return bool(recorded == found)
+            return math.isclose(recorded, recomputed, rel_tol=RELATIVE_TOLERANCE, abs_tol=small)
+    return bool(recorded == recomputed)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -99,14 +99,14 @@ def read_submission(path: Path, models: Sequence[str], metric_key: str = "score"
     except StrictJsonError as error:
         raise BadSubmissionError(f"{_named(path)}: submission {error}") from error
     if isinstance(file.content, dict):
-        found = file.content
+        scores_of = file.content
     elif isinstance(file.content, list):
-        found = _rows(path, file.content, metric_key)
+        scores_of = _rows(path, file.content, metric_key)
     else:
         expected = "submission must be an object {model: score} or a list of rows"
         _refuse(path, f"{expected}, found {kind(file.content)}")
-    _check_models(path, found, models)
-    scores = {model: _score(path, model, found[model]) for model in models}
+    _check_models(path, scores_of, models)
+    scores = {model: _score(path, model, scores_of[model]) for model in models}
     if len(set(scores.values())) == 1:
         same = f"every model has the score {scores[models[0]]!r}"
         _refuse(path, f"{same}: no correlation is defined")
@@ -116,7 +116,7 @@ def read_submission(path: Path, models: Sequence[str], metric_key: str = "score"
 
 
 def _rows(path: Path, rows: list[Any], metric_key: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    scores_of: dict[str, Any] = {}
     for index, row in enumerate(rows):
         if not isinstance(row, dict):
             _refuse(path, f"row {index} must be an object, found {kind(row)} {shown(row)}")
@@ -131,14 +131,14 @@ def _rows(path: Path, rows: list[Any], metric_key: str) -> dict[str, Any]:
                 f"row {index} ({shown(model)}) has no {shown(metric_key)} field; it has "
                 f"{_keys(row)} (choose with --metric-key)",
             )
-        if model in found:
+        if model in scores_of:
             _refuse(path, f"row {index} repeats the model {shown(model)}")
-        found[model] = row[metric_key]
-    return found
+        scores_of[model] = row[metric_key]
+    return scores_of
 
 
-def _check_models(path: Path, found: Iterable[str], models: Sequence[str]) -> None:
-    given = set(found)
+def _check_models(path: Path, scores_of: Iterable[str], models: Sequence[str]) -> None:
+    given = set(scores_of)
     missing = [model for model in models if model not in given]
     extra = sorted(given - set(models))
     if not missing and not extra:

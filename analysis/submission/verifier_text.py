@@ -75,13 +75,13 @@ def result_text(result: dict[str, Any]) -> str:
     ]
     if foreign := result["code"]["foreign_modules"]:
         lines.append(f"NOT THE INSTALLED  {', '.join(foreign)}: something is before them")
-    found = [f"  note             {note}" for note in (skipped["note"], skipped["ci_note"]) if note]
+    notes = [f"  note             {note}" for note in (skipped["note"], skipped["ci_note"]) if note]
     if exact := skipped["exact"]:
         points = "the same points" if exact["same_points"] else "OTHER POINTS: this seed missed it"
-        found.append(
+        notes.append(
             f"  best of all halves {_value(exact['value'])}, {exact['kept']} kept, {points}"
         )
-    lines[6:6] = found
+    lines[6:6] = notes
     return "\n".join(lines)
 
 
