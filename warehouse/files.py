@@ -55,12 +55,12 @@ def cached(key: str, compute: Callable[[], str], workspace: Workspace) -> str:
             return dict(json.loads(memory.read_bytes()))
         return {}
 
-    found = known().get(key)
-    if found is None:
-        found = compute()
+    value = known().get(key)
+    if value is None:
+        value = compute()
         with _REMEMBERING:
-            write_whole(memory, json.dumps({**known(), key: found}, indent=1))
-    return found
+            write_whole(memory, json.dumps({**known(), key: value}, indent=1))
+    return value
 
 
 def file_stamp(path: Path) -> str:
@@ -102,8 +102,8 @@ def files_sha256(paths: Iterable[Path], workspace: Workspace) -> str:
     digest = hashlib.sha256()
     with ThreadPoolExecutor(HASHING_THREADS) as pool:
         hashes = pool.map(partial(cached_sha256, workspace=workspace), files)
-        for path, own in zip(files, hashes, strict=True):
-            digest.update(f"{path.name}:{own}\n".encode())
+        for path, sha256 in zip(files, hashes, strict=True):
+            digest.update(f"{path.name}:{sha256}\n".encode())
     return digest.hexdigest()
 
 
@@ -192,7 +192,7 @@ def refuse_protected(
     option: str = "--out",
     *,
     force: bool = False,
-    own: bytes | None = None,
+    expected: bytes | None = None,
 ) -> None:
     """Stop before a user's output replaces what the project must keep, or any other file.
 
@@ -202,7 +202,7 @@ def refuse_protected(
     Args:
         option: names the output in the message.
         force: replace a file that is there and not protected.
-        own: what a file of the same kind has in its first bytes; such a file is replaced.
+        expected: what a file of the same kind has in its first bytes; such a file is replaced.
 
     Raises:
         TokenmartError: the path is one of these (`protected-file`), or a file is there
@@ -225,7 +225,7 @@ def refuse_protected(
             return
         with place.open("rb") as file:
             head = file.read(_HEAD_BYTES)
-    if head and (own is None or own not in head):
+    if head and (expected is None or expected not in head):
         raise TokenmartError(
             f"{option} {path}: not written, the file is there already; choose another place, or "
             "replace it with --force",

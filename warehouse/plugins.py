@@ -64,15 +64,15 @@ def manager() -> pluggy.PluginManager:
 
 @cache
 def _manager(listed: str) -> pluggy.PluginManager:
-    found = pluggy.PluginManager(GROUP)
-    found.add_hookspecs(Hooks)
+    plugins = pluggy.PluginManager(GROUP)
+    plugins.add_hookspecs(Hooks)
     for file in sorted(SHIPPED.glob("*/__init__.py")):
         name = file.parent.name
-        found.register(importlib.import_module(f"{SHIPPED.name}.{name}"), name)
-    found.load_setuptools_entrypoints(GROUP)
+        plugins.register(importlib.import_module(f"{SHIPPED.name}.{name}"), name)
+    plugins.load_setuptools_entrypoints(GROUP)
     for part in filter(None, listed.split(os.pathsep)):
-        found.register(_imported(Path(part)), Path(part).stem)
-    return found
+        plugins.register(_imported(Path(part)), Path(part).stem)
+    return plugins
 
 
 def _imported(path: Path) -> ModuleType:
@@ -96,18 +96,18 @@ def folders() -> list[Path]:
 
 def foreign_plugins() -> list[str]:
     """Names of the plugins that are not among those that ship."""
-    found = manager().list_name_plugin()
+    named = manager().list_name_plugin()
     return sorted(
         name
-        for name, module in found
+        for name, module in named
         if not Path(str(getattr(module, "__file__", ""))).is_relative_to(SHIPPED)
     )
 
 
 def each_of(hook: str, **arguments: Any) -> Iterator[tuple[str, Any]]:
     """Name of each plugin that has a function of this name, and what it returns."""
-    for found in getattr(manager().hook, hook).get_hookimpls():
-        yield found.plugin_name, found.function(**arguments)
+    for implementation in getattr(manager().hook, hook).get_hookimpls():
+        yield implementation.plugin_name, implementation.function(**arguments)
 
 
 def added(hook: str) -> dict[str, Any]:
@@ -117,7 +117,9 @@ def added(hook: str) -> dict[str, Any]:
         hook: `commands` or `tables`.
     """
     return {
-        name: entry for _, found in each_of(f"tokenmart_{hook}") for name, entry in found.items()
+        name: entry
+        for _, entries in each_of(f"tokenmart_{hook}")
+        for name, entry in entries.items()
     }
 
 
@@ -133,12 +135,12 @@ def kinds(base: type[Kind], kind: str) -> dict[str, type[Kind]]:
         TokenmartError: two classes declare one kind.
     """
     classes = [each for several in manager().hook.tokenmart_classes(kind=kind) for each in several]
-    found: dict[str, type[Kind]] = {}
+    class_of: dict[str, type[Kind]] = {}
     for cls in (*_concrete(base), *classes):
         name = kind_of(cls)
-        if found.setdefault(name, cls) is not cls:
+        if class_of.setdefault(name, cls) is not cls:
             raise TokenmartError(f"two classes of kind {name!r}", code="kind-twice", where=name)
-    return dict(sorted(found.items()))
+    return dict(sorted(class_of.items()))
 
 
 def kind_of(cls: type) -> str:

@@ -35,7 +35,7 @@ def no_progress(what: str, units: int, computed: bool = True) -> None:
 
 
 @contextmanager
-def progress_bar(total: int, noun: str, there: int = 0) -> Iterator[Progress]:
+def progress_bar(total: int, noun: str, completed: int = 0) -> Iterator[Progress]:
     """Show progress on standard error; without a terminal, nothing of the first two seconds.
 
     The bars of libraries (downloads, loading of weights) are switched off meanwhile.
@@ -43,10 +43,10 @@ def progress_bar(total: int, noun: str, there: int = 0) -> Iterator[Progress]:
     Args:
         total: how many units there are, finished ones included.
         noun: what a unit is called, in the plural.
-        there: units that earlier runs have done; the caller reports them as not computed when it
+        completed: units that earlier runs have done; the caller reports them as not computed when it
             comes to them, and until then they are shown as done.
     """
-    report = _Report(total, noun, there)
+    report = _Report(total, noun, completed)
     with without_library_bars(), report.bar:
         yield report
 
@@ -77,7 +77,7 @@ class _Report:
     `there` is what earlier runs have done and the caller has not reported yet.
     """
 
-    def __init__(self, total: int, noun: str, there: int) -> None:
+    def __init__(self, total: int, noun: str, completed: int) -> None:
         from rich import progress
         from rich.console import Console
 
@@ -95,10 +95,10 @@ class _Report:
             transient=True,
         )
         self.total, self.noun = total, noun
-        self.units, self.there = 0, there
+        self.units, self.there = 0, completed
         task = self.bar.add_task("", total=total, completed=0, units="")
         self.task = self.bar.tasks[task]
-        self.task.completed = there
+        self.task.completed = completed
         self.begun, self.label, self.line_at = time.monotonic(), "", 0.0
 
     def __call__(self, what: str, units: int, computed: bool = True) -> None:

@@ -216,9 +216,9 @@ def parse_row(fields: dict[str, Any], row: type[Parsed], place: str) -> Parsed:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
     field = ".".join(map(str, first["loc"]))
-    found = "" if first["type"] == "missing" else f"{first['input']!r}: "
+    value = "" if first["type"] == "missing" else f"{first['input']!r}: "
     what = _IN_OUR_WORDS.get(first["type"], first["msg"])
     where = f"{place}: {field}"
     raise TokenmartError(
-        f"{where}: {found}{what}", code=first["type"].replace("_", "-"), where=where
+        f"{where}: {value}{what}", code=first["type"].replace("_", "-"), where=where
     )

@@ -52,7 +52,7 @@ def report(problem: str, out: Path, force: bool, seed: int) -> None:
     # a stream has no second page
     second = None if out.is_relative_to("/dev") else out.with_name(f"{out.stem}-tokens.html")
     for page in filter(None, (out, second)):
-        refuse_protected(page, workspace, force=force, own=OWN_PAGE)
+        refuse_protected(page, workspace, force=force, expected=OWN_PAGE)
     chosen = load_ranked(problem, workspace)
     data = gather(chosen, workspace, seed)
     view = example_view(chosen, workspace, data.models, EXAMPLE_CHARACTERS) if second else None
@@ -126,7 +126,7 @@ def show(
     from warehouse.problem.spec import load_problem
 
     workspace = find_workspace()
-    refuse_protected(out, workspace, force=force, own=OWN_PAGE)
+    refuse_protected(out, workspace, force=force, expected=OWN_PAGE)
     chosen = load_problem(problem, workspace)
     view = load_view(chosen, workspace, document, models, start, characters, condition)
     page = view_page(view, measure)

@@ -38,7 +38,7 @@ def show_result(
             is_input = any(out.exists() and path.exists() and out.samefile(path) for path in inputs)
         if is_input:
             raise StorageError(f"{out}: --out names an input file; choose another path")
-        refuse_protected(out, workspace, force=force, own=b'"skipped_spearman"')
+        refuse_protected(out, workspace, force=force, expected=b'"skipped_spearman"')
         write_whole(out, text + "\n")
     click.echo(text if as_json else result_text(result))
 

@@ -109,10 +109,10 @@ def test_what_the_project_keeps_is_never_an_output(workspace, tmp_path):
 def test_a_file_that_is_there_is_replaced_with_force_or_by_its_own_kind(workspace, tmp_path):
     mine = tmp_path / "thesis.html"
     mine.write_text("years of work")
-    assert refused(mine, workspace, own=b"tokenmart") == "file-exists"
+    assert refused(mine, workspace, expected=b"tokenmart") == "file-exists"
     refuse_protected(mine, workspace, force=True)
     mine.write_text("<meta content=tokenmart>")
-    refuse_protected(mine, workspace, own=b"tokenmart")
+    refuse_protected(mine, workspace, expected=b"tokenmart")
     mine.write_text("")
     refuse_protected(mine, workspace)
     refuse_protected(Path("/dev/stdout"), workspace)

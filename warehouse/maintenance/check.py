@@ -128,21 +128,21 @@ def check_store(
             progress(path.parent.name, 1)
             model = table_path(workspace, "models", *partition_keys(path.parent)[:2])
             vocabulary = None if model in damaged else _vocabulary(model)
-            found = check_units(path, connection, vocabulary)
-            units, rows = units + found.units, rows + found.rows
-            defects += found.defects
+            checked = check_units(path, connection, vocabulary)
+            units, rows = units + checked.units, rows + checked.rows
+            defects += checked.defects
     return StoreCheck(len(files) + len(damaged), units, rows, tuple(defects))
 
 
 def _token_files(workspace: Workspace, problem: str | None) -> list[Path]:
     """Published and pending token files, of one problem or of all."""
     folders = f"problem={problem or '*'}/model_id=*/condition=*"
-    found = []
+    paths = []
     for store in workspace.token_stores:
-        found += sorted(store.tokens.glob(f"{folders}/tokens.parquet"))
+        paths += sorted(store.tokens.glob(f"{folders}/tokens.parquet"))
         for folder in sorted(store.pending.glob(folders)):
-            found += pending_files(folder)
-    return found
+            paths += pending_files(folder)
+    return paths
 
 
 def _documents(workspace: Workspace, damaged: Collection[Path]) -> pa.Table:

@@ -58,15 +58,15 @@ def _make_workspace(folder: Path) -> list[Path]:
         raise TokenmartError(
             f"{source}: no dbt_project in this installation; install the wheel again"
         )
-    found = {Path(part): source / part for part in _PARTS if (source / part).exists()}
+    parts = {Path(part): source / part for part in _PARTS if (source / part).exists()}
     plugins = sorted((CODE.parent / "plugins").glob("*/dbt"))
-    found |= {path.relative_to(CODE.parent): path for path in plugins}
-    for name in found:
+    parts |= {path.relative_to(CODE.parent): path for path in plugins}
+    for name in parts:
         if (folder / name).exists():
             raise TokenmartError(f"{folder / name}: there already; give a new folder")
     written = []
     with storage_errors(folder):
-        for name, path in found.items():
+        for name, path in parts.items():
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             if path.is_dir():
@@ -125,13 +125,17 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
     workspace = find_workspace()
     count = sum(1 for store in workspace.token_stores for _ in store.tokens.rglob("*.parquet"))
     with progress_bar(count, "files") as progress:
-        found = check_store(workspace, _name_of(problem_name, workspace), progress)
-    defects = found.defects
+        result = check_store(workspace, _name_of(problem_name, workspace), progress)
+    defects = result.defects
     files = dict.fromkeys(defect.path for defect in defects)
     repaired = {str(file): str(set_aside(file)) for file in files if repair}
     if as_json:
         listed = [{"file": str(d.path), "what": d.what, "doc_id": d.doc_id} for d in defects]
-        checked = {"files": found.files, "units": found.units, "rows": found.rows}
+        checked = {
+            "files": result.files,
+            "units": result.units,
+            "rows": result.rows,
+        }
         click.echo(json.dumps({"checked": checked, "defects": listed, "repaired": repaired}))
     else:
         for defect in defects:
@@ -140,8 +144,8 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
         for file, aside in repaired.items():
             click.echo(visible(f"{file}: renamed to {aside}"))
         click.echo(
-            f"checked {counted(found.files, 'file')}, {counted(found.units, 'unit')}, "
-            f"{found.rows:,} rows: {counted(len(defects), 'defect') if defects else 'no defects'}"
+            f"checked {counted(result.files, 'file')}, {counted(result.units, 'unit')}, "
+            f"{result.rows:,} rows: {counted(len(defects), 'defect') if defects else 'no defects'}"
         )
     if defects and not repair:
         raise StorageError(

@@ -62,9 +62,9 @@ def devices() -> list[Check]:
             return [Check("device", f"torch does not start ({first_line(error)})", True)]
     if count:
         return list(map(_gpu, range(count)))
-    for each in warned:  # such as a driver that is too old for this build of torch
-        if "CUDA" in str(each.message):
-            return [Check("device", f"no GPU can be used: {each.message}", True)]
+    for warning in warned:  # such as a driver that is too old for this build of torch
+        if "CUDA" in str(warning.message):
+            return [Check("device", f"no GPU can be used: {warning.message}", True)]
     if torch.backends.mps.is_available():
         return [Check("device", "Apple GPU (mps)")]
     return [Check("device", f"no GPU, {os.cpu_count()} cores")]

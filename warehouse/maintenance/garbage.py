@@ -50,7 +50,7 @@ def find_garbage(
     workspace: Workspace, problem: str | None = None
 ) -> tuple[list[Garbage], list[str]]:
     """Everything that may go, of one problem or of all, and notes on what was left alone."""
-    found: list[Garbage] = []
+    garbage: list[Garbage] = []
     notes: list[str] = []
     tops = [top for store in workspace.token_stores for top in (store.tokens, store.pending)]
     stored = {each.name.partition("=")[2] for top in tops for each in top.glob("problem=*")}
@@ -60,17 +60,17 @@ def find_garbage(
         except OtherKindError:
             models = _models_of_kind(problem_argument(name, workspace) or name, workspace)
             if models is not None:
-                found += _other_files(workspace, name, models)
+                garbage += _other_files(workspace, name, models)
         except TokenmartError:
             notes.append(f"{name}: no readable problem file; its units are left alone")
         else:
             models = {model.model_id for model in file.models}
             refresh_needed(file, workspace)
             needed = needed_by_file(file, workspace)
-            found += _units(workspace, needed, stored_texts(file, workspace))
-            found += _other_files(workspace, name, models)
-        found += _leftovers(workspace, name)
-    return found, notes
+            garbage += _units(workspace, needed, stored_texts(file, workspace))
+            garbage += _other_files(workspace, name, models)
+        garbage += _leftovers(workspace, name)
+    return garbage, notes
 
 
 def _models_of_kind(argument: str, workspace: Workspace) -> Collection[str] | None:
@@ -93,11 +93,11 @@ def _units(
         with suppress(StorageError):
             recorded += [(path, unit) for unit in read_units(path)]
     units = decided(needed, texts, [record for _, record in recorded])
-    found: dict[tuple[Path, str], set[UnitName]] = {}
+    units_of: dict[tuple[Path, str], set[UnitName]] = {}
     for (path, record), unit in zip(recorded, units, strict=False):
         if unit.state == "outdated":
-            found.setdefault((path, unit.why), set()).add(_name(record))
-    return [Garbage(path, why, frozenset(names)) for (path, why), names in found.items()]
+            units_of.setdefault((path, unit.why), set()).add(_name(record))
+    return [Garbage(path, why, frozenset(names)) for (path, why), names in units_of.items()]
 
 
 def _other_files(workspace: Workspace, problem: str, models: Collection[str]) -> Iterator[Garbage]:

@@ -132,19 +132,21 @@ def entries(
         {
             "metric": name,
             "variant": shown,
-            "family": found.family,
-            "direction": found.direction,
-            "admissible": found.admissible,
-            "needs": found.needs,
-            "caution": found.caution,
-            "formula": found.formula,
-            "description": found.description,
+            "family": described.family,
+            "direction": described.direction,
+            "admissible": described.admissible,
+            "needs": described.needs,
+            "caution": described.caution,
+            "formula": described.formula,
+            "description": described.description,
             **settings,
         }
-        for name, found in known.items()
-        for variant, settings in found.variants.items()
+        for name, described in known.items()
+        for variant, settings in described.variants.items()
         for shown in (
-            [variant] if problem is None else in_contexts(variant, problem.suffixes(found.needs))
+            [variant]
+            if problem is None
+            else in_contexts(variant, problem.suffixes(described.needs))
         )
         if metric in (None, name)
     ]

@@ -105,8 +105,8 @@ class Metric:
     @property
     def formula(self) -> str:
         """The first code in the description."""
-        found = re.search(r"`([^`]+)`", self.description)
-        return found[1] if found else ""
+        code = re.search(r"`([^`]+)`", self.description)
+        return code[1] if code else ""
 
     def definition(self, variant: str) -> str:
         """What the values of a variant are computed by: its settings, and SQL of its own."""
@@ -130,16 +130,16 @@ def metrics_in(manifest: Mapping[str, Any]) -> dict[str, Metric]:
         TokenmartError: the YAML of a metric lacks an entry of `meta` or has a wrong one
             (`metric-meta`).
     """
-    found = {}
+    metrics = {}
     for node in manifest["nodes"].values():
         meta = node.get("config", {}).get("meta", {})
         if node.get("resource_type") == "model" and "metric" in meta:
             name = meta["metric"]
-            own = {key: meta[key] for key in _OF_META if key in meta}
+            of_meta = {key: meta[key] for key in _OF_META if key in meta}
             variants = {each: meta["defaults"] | row for each, row in meta["variants"].items()}
             try:
-                found[name] = Metric(
-                    name=name, description=node.get("description", ""), variants=variants, **own
+                metrics[name] = Metric(
+                    name=name, description=node.get("description", ""), variants=variants, **of_meta
                 )
             except ValidationError as error:
                 first = error.errors(include_url=False)[0]
@@ -147,7 +147,7 @@ def metrics_in(manifest: Mapping[str, Any]) -> dict[str, Metric]:
                 raise TokenmartError(
                     f"{where}: {first['msg']}", code="metric-meta", where=where
                 ) from error
-    return dict(sorted(found.items()))
+    return dict(sorted(metrics.items()))
 
 
 def manifest_path(workspace: Workspace) -> Path:
@@ -244,19 +244,19 @@ def metric_code(manifest: Mapping[str, Any], metric: str) -> dict[str, str]:
         Text by name: `fct_tokens.sql`, `macro metric`, `hooks`.
     """
     nodes, macros = manifest["nodes"], manifest["macros"]
-    own, values = (f"model.{PROJECT}.{name}" for name in (metric, "metric_values"))
-    covered = {own} | _ancestors(manifest, own)
+    node_id, values = (f"model.{PROJECT}.{name}" for name in (metric, "metric_values"))
+    covered = {node_id} | _ancestors(manifest, node_id)
     others = {name for name, node in nodes.items() if "metric" in node["config"].get("meta", {})}
     others -= covered
     covered |= {values} | _ancestors(manifest, values, others)
     named = "|".join(sorted(name.rpartition(".")[2] for name in others)) or "-"
     of_others = re.compile(rf"""\s*\bref\(['"](?:{named})['"]\),?""")
-    found = {}
+    code_of = {}
     used: set[str] = set()
     for node in (nodes[name] for name in covered if name in nodes):
         # a seed has no SQL, but a checksum
         code = node["raw_code"] or node["checksum"]["checksum"]
-        found[Path(node["original_file_path"]).name] = of_others.sub("", code)
+        code_of[Path(node["original_file_path"]).name] = of_others.sub("", code)
         used.update(node["depends_on"]["macros"])
     hooks = []
     for node in nodes.values():
@@ -264,7 +264,7 @@ def metric_code(manifest: Mapping[str, Any], metric: str) -> dict[str, str]:
         if node["resource_type"] == "operation":
             hooks.append(node["raw_code"])
             used.update(node["depends_on"]["macros"])
-    found["hooks"] = json.dumps(sorted(hooks))
+    code_of["hooks"] = json.dumps(sorted(hooks))
     of_dbt = {each["name"] for each in macros.values() if each["package_name"] != PROJECT}
     used |= {name for name, each in macros.items() if each["name"] in of_dbt}
     waiting = list(used)
@@ -274,8 +274,8 @@ def metric_code(manifest: Mapping[str, Any], metric: str) -> dict[str, str]:
         waiting.extend(fresh)
     for macro in (macros[name] for name in used):
         if macro["package_name"] == PROJECT:
-            found[f"macro {macro['name']}"] = macro["macro_sql"]
-    return dict(sorted(found.items()))
+            code_of[f"macro {macro['name']}"] = macro["macro_sql"]
+    return dict(sorted(code_of.items()))
 
 
 def _ancestors(manifest: Mapping[str, Any], node: str, left_out: Collection[str] = ()) -> set[str]:

@@ -109,14 +109,14 @@ class RecordOfTests:
 
     def changes(self, target: KnownTarget) -> tuple[str, ...]:
         """Models that were left out since, or put into another family or series."""
-        found = []
+        changes = []
         for full_id, model in self.models.items():
             now = target.models.get(full_id)
             if now is None:
-                found.append(f"{full_id} was left out")
+                changes.append(f"{full_id} was left out")
             elif (now.family, now.series) != (model.family, model.series):
-                found.append(f"{full_id} was put into another family or series")
-        return tuple(found)
+                changes.append(f"{full_id} was put into another family or series")
+        return tuple(changes)
 
 
 def target_sha256(scores: Mapping[str, float]) -> str:
@@ -176,8 +176,8 @@ def tested_record(workspace: Workspace, problem: str, target: KnownTarget) -> Re
     Raises:
         StorageError: a file can't be read.
     """
-    own = _recorded(workspace, problem)
-    entries, models = list(own.entries), dict(own.models)
+    recorded = _recorded(workspace, problem)
+    entries, models = list(recorded.entries), dict(recorded.models)
     for path in sorted(_path(workspace, problem).parent.glob("problem=*.json")):
         if path == _path(workspace, problem):
             continue
@@ -193,7 +193,7 @@ def tested_record(workspace: Workspace, problem: str, target: KnownTarget) -> Re
                 entries.append(replace(entry, values=values))
             for full_id, model in other.models.items():
                 models.setdefault(full_id, model)
-    return RecordOfTests(tuple(entries), models, own.targets)
+    return RecordOfTests(tuple(entries), models, recorded.targets)
 
 
 def may_be_lost(workspace: Workspace, record: RecordOfTests) -> bool:

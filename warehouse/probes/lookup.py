@@ -56,8 +56,8 @@ def word_start(text: str, character: int) -> int:
     """
     if character == 0:
         return 0
-    found = _WORD.search(text, character, character + LONGEST_WORD)
-    return found.start() if found else character
+    word = _WORD.search(text, character, character + LONGEST_WORD)
+    return word.start() if word else character
 
 
 def word_starts(text: str) -> list[int]:
@@ -335,12 +335,12 @@ def needles(reading: DocumentTokens, probe: NeedleProbe) -> list[Needle]:
 
 def present_requests(reading: DocumentTokens, *, probe: NeedleProbe) -> list[Request]:
     """Each round's questions behind the document with the sentences at their depths."""
-    found = needles(reading, probe)
-    rest = _rest(reading, found)
+    chosen = needles(reading, probe)
+    rest = _rest(reading, chosen)
     ends = _sentence_ends(reading, rest)
     requests = []
-    for turn in range(probe.rounds if found else 0):
-        at_depth = [found[(place - turn) % len(found)] for place in range(len(probe.depths))]
+    for turn in range(probe.rounds if chosen else 0):
+        at_depth = [chosen[(place - turn) % len(chosen)] for place in range(len(probe.depths))]
         pieces, before = [], 0
         for depth, needle in zip(probe.depths, at_depth, strict=True):
             # the end of a sentence nearest to the depth
@@ -349,7 +349,7 @@ def present_requests(reading: DocumentTokens, *, probe: NeedleProbe) -> list[Req
             before = place
         order = np.concatenate([*pieces, rest[before:]])
         requests += [
-            _question(reading, order, needle, place * len(found) + found.index(needle))
+            _question(reading, order, needle, place * len(chosen) + chosen.index(needle))
             for place, needle in enumerate(at_depth)
         ]
     return requests
@@ -357,14 +357,14 @@ def present_requests(reading: DocumentTokens, *, probe: NeedleProbe) -> list[Req
 
 def absent_requests(reading: DocumentTokens, *, probe: NeedleProbe) -> list[Request]:
     """The questions behind the document without the sentences."""
-    found = needles(reading, probe)
-    rest = _rest(reading, found)
-    return [_question(reading, rest, needle, number) for number, needle in enumerate(found)]
+    chosen = needles(reading, probe)
+    rest = _rest(reading, chosen)
+    return [_question(reading, rest, needle, number) for number, needle in enumerate(chosen)]
 
 
-def _rest(reading: DocumentTokens, found: list[Needle]) -> Ids:
+def _rest(reading: DocumentTokens, chosen: list[Needle]) -> Ids:
     """Positions of the tokens that are not in a needle."""
-    taken = [span(needle.start, needle.end) for needle in found]
+    taken = [span(needle.start, needle.end) for needle in chosen]
     kept = np.ones(len(reading.ids), dtype=bool)
     kept[np.concatenate([*taken, span(0, 0)])] = False
     return np.flatnonzero(kept).astype(np.int32)

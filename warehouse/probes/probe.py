@@ -121,11 +121,12 @@ def contexts(
             for row in rows:
                 marks = ", ".join("?" * len(row))
                 connection.execute(f"insert into {table} values ({marks})", row)
-        found = connection.execute(
+        compared = connection.execute(
             "select needs, coalesce(context, '') as suffix, "
             "array_agg(condition) || coalesce(array_agg(short_condition), []) "
             f"from ({CONTEXTS}) group by all order by all"
         ).fetchall()
     return tuple(
-        Context(needs, suffix, frozenset(filter(None, behind))) for needs, suffix, behind in found
+        Context(needs, suffix, frozenset(filter(None, behind)))
+        for needs, suffix, behind in compared
     )

@@ -164,9 +164,9 @@ def _fetch_models(folders: ProblemFolders, chosen: list[ModelSpec], with_on_dema
     later = [spec for spec in checkpoints.values() if spec.source.on_demand and not with_on_demand]
     for (source, name), spec in reversed(checkpoints.items()):
         if spec not in later:
-            found = source.locate(name, folders)
-            revision = f"revision {found.revision[:12]}; licence: {spec.licence}"
-            click.echo(f"model: {name} at {found.path} ({revision})")
+            located = source.locate(name, folders)
+            revision = f"revision {located.revision[:12]}; licence: {spec.licence}"
+            click.echo(f"model: {name} at {located.path} ({revision})")
     if later:
         click.echo(f"models: {len(later)} on the hub, fetched when needed (now: --only models)")
 

@@ -159,7 +159,7 @@ class KeyIntervals(Importer):
         columns = ["doc_id", "sha256", "name", "characters"]
         for document in read_table(source, columns).to_pylist():
             by_hash.setdefault(document["sha256"], []).append(document)
-        found: dict[tuple[int, int, int], str] = {}
+        name_of: dict[tuple[int, int, int], str] = {}
         for path in files:
             for number, row in enumerate(read_rows(path, KeyInterval), start=1):
                 same = by_hash.get(row.document_sha256, [])
@@ -168,14 +168,14 @@ class KeyIntervals(Importer):
                     what = f"[{row.char_start}, {row.char_end}] is in no document of the problem"
                     raise TokenmartError(f"{place}: {what}", code="wrong-interval", where=place)
                 # tokens that share a character repeat an interval
-                found |= {(d["doc_id"], row.char_start, row.char_end): d["name"] for d in same}
-        if not found:
+                name_of |= {(d["doc_id"], row.char_start, row.char_end): d["name"] for d in same}
+        if not name_of:
             names = ", ".join(map(str, files))
             raise TokenmartError(f"{names}: contains no interval", code="no-rows", where=names)
-        rows = [dict(zip(KEY_INTERVALS.names, key, strict=True)) for key in sorted(found)]
+        rows = [dict(zip(KEY_INTERVALS.names, key, strict=True)) for key in sorted(name_of)]
         path = table_path(to.workspace, "key_intervals", to.problem, to.model_id)
         to.store(path, pa.Table.from_pylist(rows, KEY_INTERVALS))
-        return dict(Counter(found.values()))
+        return dict(Counter(name_of.values()))
 
 
 def importer(kind: str) -> Importer:

@@ -126,8 +126,8 @@ def _model(model: str, out: Path, workspace: Workspace) -> dict[str, Any]:
     # the letters that a name begins with, as in Qwen/Qwen2.5-0.5B
     family = (re.match(r"[A-Za-z]+", named) or ["own"])[0].lower()
     if kind == "hub":
-        own = {"full_id": model, "family": family, "source": {"kind": kind}}
-        return _of_a_package(model, workspace) or own
+        entry = {"full_id": model, "family": family, "source": {"kind": kind}}
+        return _of_a_package(model, workspace) or entry
     name = path.absolute().name.removesuffix(path.suffix if kind == "gguf" else "")
     full_id = re.sub(r"[^A-Za-z0-9._+-]+", "-", name).lstrip("-._+") or "model"
     source = {"kind": kind, "path": _path(path, out)}

@@ -230,9 +230,9 @@ def check(model: type[Parsed], raw: Any, tree: YamlTree, *, folder: Path | None 
         return model.model_validate_json(content, strict=True, context={"folder": folder})
     except ValidationError as error:
         errors = error.errors(include_url=False, include_context=False)
-    found = sorted((*tree.line(each["loc"]), _what(each), each["type"]) for each in errors)
-    lines = [f"{tree.path}:{line}: {keys or 'file'}: {what}" for line, keys, what, _ in found]
-    first, _, _, kind = found[0]
+    mistakes = sorted((*tree.line(each["loc"]), _what(each), each["type"]) for each in errors)
+    lines = [f"{tree.path}:{line}: {keys or 'file'}: {what}" for line, keys, what, _ in mistakes]
+    first, _, _, kind = mistakes[0]
     raise ProblemFileError(
         "\n  ".join(lines), code=kind.replace("_", "-"), where=f"{tree.path}:{first}"
     )

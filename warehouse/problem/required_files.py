@@ -44,13 +44,13 @@ def downloads_text(needs: Iterable[RequiredFile]) -> str:
 
 def notices(problem: Problem, models: Sequence[ModelSpec]) -> dict[str, str]:
     """What a user should know of these models' weights before a run → the models' names."""
-    found = {}
+    texts = {}
     for setting, notice in _NOTICES.items():
         if names := [m.full_id for m in models if getattr(m.source, setting, False)]:
-            found[notice] = ", ".join(names)
+            texts[notice] = ", ".join(names)
     if left := [m.full_id for m in problem.models if m.on_request and m not in models]:
-        found["On request only, with --model"] = ", ".join(left)
-    return found
+        texts["On request only, with --model"] = ", ".join(left)
+    return texts
 
 
 def scored_models(problem: Problem, workspace: Workspace) -> list[str]:

@@ -224,11 +224,11 @@ class Problem(Ranked):
                         "context, which metrics would count twice; leave one out"
                     )
         models = [model.full_id for model in info.data.get("models", ())]
-        for each in conditions:
-            if models and each.reference and each.reference not in models:
+        for condition in conditions:
+            if models and condition.reference and condition.reference not in models:
                 raise ValueError(
-                    f"{each.probe}: reference {each.reference!r} is no model of this file; its "
-                    f"models are: {', '.join(models)}"
+                    f"{condition.probe}: reference {condition.reference!r} is no model of this "
+                    f"file; its models are: {', '.join(models)}"
                 )
         return probes
 

@@ -34,8 +34,8 @@ def vocabulary_size(folder: Path) -> int | None:
 def _gguf_context(path: Path, stamp: str) -> int | None:
     fields = getattr(gguf_header(path), "fields", {})
     kind = fields.get("general.architecture")
-    found = fields.get(f"{kind.contents()}.context_length") if kind else None
-    return int(found.contents()) or None if found else None
+    length = fields.get(f"{kind.contents()}.context_length") if kind else None
+    return int(length.contents()) or None if length else None
 
 
 def text_config(folder: Path) -> dict[str, Any]:
@@ -76,8 +76,8 @@ def gguf_header(path: Path) -> Any:
                         end += 8 + struct.unpack_from("<Q", self.data, end)[0]
                 if end > start + 12:
                     return end - start, [], [], [array]
-            found: tuple[int, list[Any], list[int], Any] = super()._get_field_parts(start, kind)
-            return found
+            parts: tuple[int, list[Any], list[int], Any] = super()._get_field_parts(start, kind)
+            return parts
 
     try:
         return HeaderReader(path)

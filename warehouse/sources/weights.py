@@ -106,8 +106,8 @@ class LocalSource(_PlacedSource):
         pickled = self.pickled and not safe and has_weights(folder, PICKLED)
         if not (folder / "config.json").is_file() or not (safe or pickled):
             raise no_weights(f"{full_id}: source.path {folder}", folder)
-        own = (".bin",) * pickled + (".py",) * self.trust_remote_code
-        hashed = (*_HASHED, *own)
+        more = (".bin",) * pickled + (".py",) * self.trust_remote_code
+        hashed = (*_HASHED, *more)
         files = [path for path in sorted(folder.iterdir()) if path.suffix in hashed]
         return Located(folder, files_sha256(files, folders.workspace), is_pickled=pickled)
 
@@ -133,15 +133,15 @@ class GgufSource(_PlacedSource):
         if not file.is_file():
             what = f"{full_id}: source.path {file}: no such file"
             raise TokenmartError(what, code="no-weights", where=file)
-        found = cached_sha256(file, folders.workspace)
-        if self.sha256 not in (None, found):
+        sha256 = cached_sha256(file, folders.workspace)
+        if self.sha256 not in (None, sha256):
             raise TokenmartError(
-                f"{full_id}: {file}: sha256 is {found}, the problem file expects {self.sha256}",
+                f"{full_id}: {file}: sha256 is {sha256}, the problem file expects {self.sha256}",
                 code="other-sha256",
                 where=file,
             )
         if self.tokenizer is None:
-            return Located(file, found, is_gguf=True)
+            return Located(file, sha256, is_gguf=True)
         folder = folders.resolve(self.tokenizer)
         if not (folder / "tokenizer.json").is_file():
             raise TokenmartError(
@@ -150,7 +150,7 @@ class GgufSource(_PlacedSource):
                 where=folder,
             )
         files = [path for path in sorted(folder.iterdir()) if path.suffix in _TOKENIZER]
-        revision = f"{found}+{files_sha256(files, folders.workspace)}"
+        revision = f"{sha256}+{files_sha256(files, folders.workspace)}"
         return Located(file, revision, is_gguf=True, tokenizer=folder)
 
     def present(self, full_id: str, folders: ProblemFolders) -> Path | None:
@@ -192,9 +192,9 @@ class HubSource(WeightSource):
 
         repository, record = self.repository or full_id, self._record(full_id)
         commit = recorded_revision(folders.workspace, folders.problem, record)
-        found = self._here(repository, commit) if commit else None
-        if found is not None:
-            return found
+        here = self._here(repository, commit) if commit else None
+        if here is not None:
+            return here
         if folders.offline:
             raise TokenmartError(
                 f"{full_id}: not fetched yet; run `{folders.fetch_command} --model {full_id}`",
@@ -218,16 +218,16 @@ class HubSource(WeightSource):
                     where=full_id,
                 ) from error
             commit = Path(top).name
-            if (found := self._located(Path(top))) is not None:
+            if (here := self._located(Path(top))) is not None:
                 record_revision(folders.workspace, folders.problem, record, commit)
-                return found
+                return here
         raise no_weights(f"{full_id}: commit {commit}", full_id)
 
     def present(self, full_id: str, folders: ProblemFolders) -> Path | None:
         """The folder if the hub's cache has the recorded commit completely."""
         commit = recorded_revision(folders.workspace, folders.problem, self._record(full_id))
-        found = self._here(self.repository or full_id, commit) if commit else None
-        return None if found is None else found.path
+        here = self._here(self.repository or full_id, commit) if commit else None
+        return None if here is None else here.path
 
     def place(self, full_id: str, folders: ProblemFolders) -> str:
         """The repository, revision and subfolder."""
@@ -253,8 +253,8 @@ class HubSource(WeightSource):
                 )
             except (LocalEntryNotFoundError, ValueError):
                 continue
-            if (found := self._located(Path(top))) is not None:
-                return found
+            if (located := self._located(Path(top))) is not None:
+                return located
         return None
 
     def _forms(self) -> tuple[str, ...]:

@@ -158,12 +158,12 @@ def _print_rows(rows: Rows, limit: int, wide: bool) -> None:
     Args:
         wide: whether texts are complete.
     """
-    found = list(islice(_tuples(rows), limit + 1 if limit else None))
+    shown = list(islice(_tuples(rows), limit + 1 if limit else None))
     if rows.schema.names == ["explain_key", "explain_value"]:
-        print(*(visible(text) for _, text in found), sep="\n")
+        print(*(visible(text) for _, text in shown), sep="\n")
         return
-    _print_table(rows.schema.names, found[:limit] if limit else found, wide)
-    if limit and len(found) > limit:
+    _print_table(rows.schema.names, shown[:limit] if limit else shown, wide)
+    if limit and len(shown) > limit:
         print(f"only {limit} rows shown; --limit 0 shows all, --out saves all", file=sys.stderr)
 
 

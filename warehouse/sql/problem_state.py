@@ -134,20 +134,23 @@ def _data_parts(
 ) -> dict[str, dict[str, str]]:
     """Hash by part, of all problems that have data."""
     shared = {"macros and views": _macros_sha256(workspace)}
-    found: dict[str, dict[str, str]] = {}
+    parts_of: dict[str, dict[str, str]] = {}
     for problem, part, sha256 in connection.execute(_LINES).fetchall():
-        found.setdefault(problem, dict(shared))[part] = sha256
+        parts_of.setdefault(problem, dict(shared))[part] = sha256
     for problem, sha256 in files_sha256(workspace).items():
-        found.setdefault(problem, dict(shared))["other tables"] = sha256
-    return found
+        parts_of.setdefault(problem, dict(shared))["other tables"] = sha256
+    return parts_of
 
 
 def _macros_sha256(workspace: Workspace) -> str:
     """Hash of the SQL that is in no model: dbt's macros, and the public views and macros."""
     tops = [workspace.dbt_project, *(folder / "dbt" for folder in folders())]
     files = [path for top in tops for path in sorted((top / "macros").glob("**/*.sql"))]
-    own = [Path(__file__).parent / "macros.sql", *(folder / "macros.sql" for folder in folders())]
-    texts = [path.read_text(encoding="utf-8") for path in [*files, *own] if path.is_file()]
+    macros = [
+        Path(__file__).parent / "macros.sql",
+        *(folder / "macros.sql" for folder in folders()),
+    ]
+    texts = [path.read_text(encoding="utf-8") for path in [*files, *macros] if path.is_file()]
     content = "\n".join([UNIT_STATUS, VIEWS, CONTEXTS, *texts])
     return hashlib.sha256(content.encode()).hexdigest()
 

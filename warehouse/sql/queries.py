@@ -160,7 +160,7 @@ def parameters_of(
             used = {key: values.get(key) for key in re.findall(r"\$(\w+)", question)}
             with session.stream(question, used) as rows:
                 batches = rows.batches if rows else ()
-                found = [value for batch in batches for value in batch[0].to_pylist()]
-            values[name] = found[0] if found else None
-            chosen.append(f"{name}={found[0] if found else '(nothing extracted)'}")
+                values_found = [value for batch in batches for value in batch[0].to_pylist()]
+            values[name] = values_found[0] if values_found else None
+            chosen.append(f"{name}={values_found[0] if values_found else '(nothing extracted)'}")
     return values, f"{recipe.name}: {' '.join(chosen)}" if chosen else ""

@@ -75,12 +75,12 @@ class Session:
             StorageError: another program writes a table that was asked for.
         """
         try:
-            *earlier, (last, own) = _statements(sql, parameters or {})
+            *earlier, (last, named) = _statements(sql, parameters or {})
             for statement in earlier:
-                found = self._connection.execute(*statement)
-                if found is not None:  # DuckDB 1.5 has no result of the types that a PIVOT makes
-                    found.fetchall()
-            relation = self._connection.sql(last, params=own)
+                result = self._connection.execute(*statement)
+                if result is not None:  # DuckDB 1.5 has no result of the types that a PIVOT makes
+                    result.fetchall()
+            relation = self._connection.sql(last, params=named)
             if relation is None:
                 yield None
             else:

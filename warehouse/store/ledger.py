@@ -150,9 +150,9 @@ def with_units(schema: pa.Schema, units: list[UnitRecord]) -> pa.Schema:
         for name, value in (records[0] if records else {}).items()
         if all(record[name] == value for record in records)
     }
-    own = [{n: value for n, value in record.items() if n not in common} for record in records]
+    differing = [{n: value for n, value in record.items() if n not in common} for record in records]
     payload = json.dumps(
-        {"common": common, "units": own}, ensure_ascii=False, separators=(",", ":")
+        {"common": common, "units": differing}, ensure_ascii=False, separators=(",", ":")
     )
     return schema.with_metadata({SCHEMA_KEY: str(SCHEMA_VERSION), UNITS_KEY: payload})
 

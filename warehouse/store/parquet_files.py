@@ -100,9 +100,9 @@ def write_tables(
                     writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
                 record = {PLACE_KEY: place_in_store(path).encode(), CHECKSUM_KEY: _ZEROS}
                 writer.add_key_value_metadata({**(schema.metadata or {}), **record})
-        found = _checksum(draft)
-        assert found is not None
-        at, _, computed = found
+        checksum = _checksum(draft)
+        assert checksum is not None
+        at, _, computed = checksum
         with draft.open("rb+") as file:
             file.seek(at)
             file.write(computed)
@@ -133,11 +133,11 @@ def refuse_other_types(path: Path, schema: pa.Schema) -> None:
     with pq.ParquetFile(path) as file:
         columns = {field.name: field.type for field in file.schema_arrow}
         for field in schema:
-            found = columns.get(field.name, field.type)
-            found = found.value_type if pa.types.is_dictionary(found) else found
-            is_alike = any(kind(found) and kind(field.type) for kind in _INTERCHANGEABLE)
-            if found != field.type and not is_alike:
-                what = f"its column {field.name} is {found}, not {field.type}"
+            stored = columns.get(field.name, field.type)
+            stored = stored.value_type if pa.types.is_dictionary(stored) else stored
+            is_alike = any(kind(stored) and kind(field.type) for kind in _INTERCHANGEABLE)
+            if stored != field.type and not is_alike:
+                what = f"its column {field.name} is {stored}, not {field.type}"
                 raise damaged_file(path, what)
         hidden = _floats_with_statistics(file.metadata)
         for rows in file.iter_batches(columns=hidden) if hidden else ():
@@ -152,8 +152,8 @@ def _floats_with_statistics(metadata: pq.FileMetaData) -> list[str]:
         for group in range(metadata.num_row_groups)
         for number in range(metadata.num_columns)
     ]
-    found = [c for c in columns if c.physical_type in ("FLOAT", "DOUBLE") and c.is_stats_set]
-    return sorted({column.path_in_schema for column in found})
+    floats = [c for c in columns if c.physical_type in ("FLOAT", "DOUBLE") and c.is_stats_set]
+    return sorted({column.path_in_schema for column in floats})
 
 
 def _row_groups(schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -193,16 +193,16 @@ def verified_checksum(path: Path) -> str:
     """
     try:
         metadata = pq.read_metadata(path).metadata or {}
-        found = _checksum(path)
+        checksum = _checksum(path)
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise damaged_file(path, first_line(error)) from error
-    if found is None:
+    if checksum is None:
         if metadata.keys() & {PLACE_KEY, CHECKSUM_KEY}:
             raise damaged_file(path, "its checksum is damaged")
         return ""
-    _, recorded, computed = found
+    _, recorded, computed = checksum
     if recorded != computed:
         raise damaged_file(path, "its bytes are not the ones that were written")
     written = metadata.get(PLACE_KEY, b"").decode(errors="replace")

@@ -52,7 +52,7 @@ def foreign_modules(packages: tuple[str, ...]) -> list[str]:
     Args:
         packages: names of distributions; those that aren't installed or loaded are passed over.
     """
-    found = []
+    foreign = []
     for package in packages:
         try:
             distribution = metadata.distribution(package)
@@ -63,19 +63,19 @@ def foreign_modules(packages: tuple[str, ...]) -> list[str]:
             loaded = getattr(sys.modules[name], "__file__", None)
             installed = Path(str(distribution.locate_file(f"{name}/__init__.py")))
             if loaded is not None and Path(loaded).resolve() != installed.resolve():
-                found.append(name)
-    return found
+                foreign.append(name)
+    return foreign
 
 
 def versions(packages: tuple[str, ...]) -> dict[str, str]:
     """Installed versions of the packages that are there, and Python's."""
-    found = {"python": platform.python_version()}
+    version_of = {"python": platform.python_version()}
     for package in packages:
         try:
-            found[package] = metadata.version(package)
+            version_of[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return version_of
 
 
 def _git(root: Path, *arguments: str) -> str | None:

@@ -243,9 +243,9 @@ def table_path(workspace: Workspace, table: str, *keys: str) -> Path:
     Args:
         keys: in the table's order: the problem, the model.
     """
-    found = TABLES[table]
-    folders = [f"{key}={value}" for key, value in zip(found.keys, keys, strict=True)]
-    return Path(workspace.store, table, *folders, found.files)
+    parts = TABLES[table]
+    folders = [f"{key}={value}" for key, value in zip(parts.keys, keys, strict=True)]
+    return Path(workspace.store, table, *folders, parts.files)
 
 
 def store_folders(workspace: Workspace) -> list[Path]:

@@ -109,17 +109,17 @@ def _look(workspace: Workspace, every_byte: bool) -> tuple[list[Fault], Intact]:
     intact: Intact = {}
     to_check: list[tuple[Path, Table]] = []
     for name, table in all_tables().items():
-        own = set(table_files(workspace, name))
+        of_problem = set(table_files(workspace, name))
         for path in sorted((workspace.store / name).glob("**/*.parquet")):
-            if path not in own:
+            if path not in of_problem:
                 faults.append(Fault(path, "no file of Tokenmart has this place"))
             elif not every_byte and known.get(str(path), ("",))[0] == stamp_if_there(path):
                 intact[str(path)] = known[str(path)]
             else:
                 to_check.append((path, table))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = pool.map(lambda each: _check(*each), to_check)
-        for (path, _), (stamp, checksum, what) in zip(to_check, found, strict=True):
+        checked = pool.map(lambda each: _check(*each), to_check)
+        for (path, _), (stamp, checksum, what) in zip(to_check, checked, strict=True):
             before = known.get(str(path), ("", ""))
             if checksum == stamp != "" and before[0] != before[1]:  # as a dbt hook may do it
                 what = "another program has replaced the file that Tokenmart wrote"

@@ -76,9 +76,9 @@ def as_stored(rows: pa.Table) -> pa.Table:
 
 def _with_all_columns(rows: pa.Table) -> pa.Table:
     """Rows of a token file in the schema; nullable columns that it lacks are null."""
-    for index, each in enumerate(TOKENS):
-        if each.nullable and each.name not in rows.column_names:
-            rows = rows.add_column(index, each, pa.nulls(rows.num_rows, each.type))
+    for index, column in enumerate(TOKENS):
+        if column.nullable and column.name not in rows.column_names:
+            rows = rows.add_column(index, column, pa.nulls(rows.num_rows, column.type))
     return rows.cast(TOKENS)
 
 

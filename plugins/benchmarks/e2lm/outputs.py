@@ -26,7 +26,7 @@ def workspace_for(out: Path | None, force: bool, own: bytes) -> Workspace:
 
     workspace = find_workspace()
     if out is not None:
-        refuse_protected(out, workspace, force=force, own=own)
+        refuse_protected(out, workspace, force=force, expected=own)
     return workspace
 
 

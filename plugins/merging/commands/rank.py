@@ -177,7 +177,7 @@ def report(
     from warehouse.paths import find_workspace
 
     page = standings_page(_standings(name, results, round_name, None, draws, seed))
-    refuse_protected(out, find_workspace(), force=force, own=OWN_PAGE)
+    refuse_protected(out, find_workspace(), force=force, expected=OWN_PAGE)
     write_whole(out, page)
     click.echo(f"written {out} ({file_size(len(page.encode()))})")
 
