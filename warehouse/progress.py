@@ -43,8 +43,8 @@ def progress_bar(total: int, noun: str, completed: int = 0) -> Iterator[Progress
     Args:
         total: how many units there are, finished ones included.
         noun: what a unit is called, in the plural.
-        completed: units that earlier runs have done; the caller reports them as not computed when it
-            comes to them, and until then they are shown as done.
+        completed: units that earlier runs have done; the caller reports them as not computed when
+            it comes to them, and until then they are shown as done.
     """
     report = _Report(total, noun, completed)
     with without_library_bars(), report.bar:

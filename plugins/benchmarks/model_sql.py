@@ -23,8 +23,8 @@ def dicts(
     connection: duckdb.DuckDBPyConnection, query: str, values: object = None
 ) -> list[dict[str, Any]]:
     """The rows of a query as {column: value}; `values` of its parameters."""
-    found: list[dict[str, Any]] = connection.sql(query, params=values).to_arrow_table().to_pylist()
-    return found
+    rows: list[dict[str, Any]] = connection.sql(query, params=values).to_arrow_table().to_pylist()
+    return rows
 
 
 class ModelSql:
@@ -66,10 +66,10 @@ class ModelSql:
         return f'"{name}"'
 
     def _file(self, name: str) -> Path:
-        found = [path for top in self._models for path in sorted(top.rglob(f"{name}.sql"))]
-        if not found:
+        paths = [path for top in self._models for path in sorted(top.rglob(f"{name}.sql"))]
+        if not paths:
             raise TokenmartError(f"{self._models[0]}: no model {name}; update the checkout")
-        return found[0]
+        return paths[0]
 
     def _render(self, text: str, name: str) -> str:
         """A model's text as SQL, after its inputs have been built."""

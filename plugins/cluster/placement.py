@@ -63,12 +63,12 @@ class Queues:
         A single unit in a queue is not moved, because another load of its checkpoint would take
         longer.
         """
-        own = self.parts[number]
-        if not own:
+        part = self.parts[number]
+        if not part:
             longest = max(self.parts.values(), key=len)
             taken = [longest.pop() for _ in range(len(longest) // 2)]
-            own.extend(reversed(taken))
-        return own.popleft() if own else None
+            part.extend(reversed(taken))
+        return part.popleft() if part else None
 
     def again(self, number: int, unit: Unit) -> None:
         """Add a unit at the end of an actor's queue."""

@@ -92,12 +92,12 @@ def _stored_scores(plan: Plan, workspace: Workspace) -> Scores:
         for row in marts["merge_costs"]
         if row["stage"] == "evaluation" and row["fingerprint"] == plan.fingerprint
     }
-    found: Scores = {}
+    scores: Scores = {}
     for row in marts["task_scores"]:
         is_own = row["entry"] == plan.merge.name and row["round"] in rounds
         if is_own and row["score"] is not None:
-            found.setdefault(row["round"], {})[row["task"]] = row["score"]
-    return found
+            scores.setdefault(row["round"], {})[row["task"]] = row["score"]
+    return scores
 
 
 def _portable(plan: Plan) -> dict[str, Any]:
@@ -202,14 +202,14 @@ def scores_again(
             where="--include-path",
         )
     with tempfile.TemporaryDirectory(prefix="tokenmart-again-") as name:
-        own = Workspace(workspace.root, Path(name), Path(name) / "none.duckdb")
-        evaluate(plan, Round("again", 0, (), here, folders), own, device)
+        scratch = Workspace(workspace.root, Path(name), Path(name) / "none.duckdb")
+        evaluate(plan, Round("again", 0, (), here, folders), scratch, device)
         with duckdb.connect() as connection:
-            create_views(connection, own)
+            create_views(connection, scratch)
             ModelSql(connection, workspace).build("eval_item_metrics")
             rows = connection.execute(
                 "select task, avg(value) from eval_item_metrics where metric = ? group by task",
                 [METRIC],
             ).fetchall()
-    found = dict(rows)
-    return [(task, wanted[task], found[task]) for task in sorted(here)]
+    recomputed = dict(rows)
+    return [(task, wanted[task], recomputed[task]) for task in sorted(here)]

@@ -65,12 +65,12 @@ def evaluate(plan: Plan, round_: Round, workspace: Workspace, device: str) -> Co
         problem.write_text(yaml.dump(_problem(plan, folder), Dumper=Dumper), encoding="utf-8")
         command = [*python_module("tokenmart"), "eval", "--problem", str(problem)]
         command += ["--device", device, "--tasks", ",".join(round_.asked)]
-        for each in round_.folders:
-            command += ["--include-path", str(each.resolve())]
+        for tasks_folder in round_.folders:
+            command += ["--include-path", str(tasks_folder.resolve())]
         what = f"evaluation of {plan.merge.name} in round {round_.name}"
         variables = {**environment(workspace), **workspace.environment()}
-        own = Path(f"problem={plan.problem.name}") / f"model_id={plan.merge.name}"
-        results = [workspace.store / table / own for table in _WRITTEN]
+        of_merge = Path(f"problem={plan.problem.name}") / f"model_id={plan.merge.name}"
+        results = [workspace.store / table / of_merge for table in _WRITTEN]
         cost = run_within(command, folder, plan.problem.limits, what, variables, results)
         for line in (folder / "log.txt").read_text("utf-8", "replace").splitlines():
             if line.startswith("note: "):

@@ -98,7 +98,7 @@ def read_headers(folder: Path) -> Shapes:
         raise TokenmartError(
             f"{folder}: .safetensors weights are missing", code="no-weights", where=folder
         )
-    found: Shapes = {}
+    shapes: Shapes = {}
     for path in weight_files(folder, SAFETENSORS):
         try:
             with safe_open(path, framework="np") as file:
@@ -118,5 +118,5 @@ def read_headers(folder: Path) -> Shapes:
                     code="quantised-weights",
                     where=f"{folder}: {name}",
                 )
-            found[name] = shape
-    return found
+            shapes[name] = shape
+    return shapes

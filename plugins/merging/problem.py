@@ -111,8 +111,8 @@ class Merge(FileModel):
     @property
     def base(self) -> str | None:
         """The base expert, if the method has one."""
-        found = self.recipe.get("base_model")
-        return None if found is None else str(found)
+        base = self.recipe.get("base_model")
+        return None if base is None else str(base)
 
 
 def settings(recipe: Any, at: Location = ()) -> Iterator[tuple[Location, Any]]:

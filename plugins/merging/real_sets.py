@@ -92,11 +92,11 @@ def _fetched(name: str, workspace: Workspace) -> Path:
         address = f"{ADDRESS}/{COMMIT}/dataset/{wanted.path}"
         path.parent.mkdir(parents=True, exist_ok=True)
         download_json(address, path)
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != wanted.sha256:
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    if sha256 != wanted.sha256:
         raise DownloadError(
-            f"{path}: sha256 is {found[:12]}…, expected {wanted.sha256[:12]}…; delete the file and "
-            "run the command again"
+            f"{path}: sha256 is {sha256[:12]}…, expected {wanted.sha256[:12]}…; delete the file "
+            "and run the command again"
         )
     return path
 
@@ -105,8 +105,8 @@ def _items(name: str, rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]
     for row in rows:
         answer = str(row["answer"]).strip()
         if name == "boolq":
-            found = _QUESTION.search(str(row["instruction"]))
-            question = (found["question"] if found else str(row["instruction"])).strip()
+            matched = _QUESTION.search(str(row["instruction"]))
+            question = (matched["question"] if matched else str(row["instruction"])).strip()
             prompt = f"Question: {question}\nAnswer:"
             yield {"prompt": prompt, "choices": ["no", "yes"], "gold": int(answer == "true")}
             continue

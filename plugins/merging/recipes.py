@@ -68,10 +68,10 @@ def with_paths(value: Any, experts: Mapping[str, str]) -> Any:
     """A recipe with paths in place of the names of experts."""
     if isinstance(value, dict):
         return {
-            key: experts.get(each, each)
-            if key in MODEL_KEYS and isinstance(each, str)
-            else with_paths(each, experts)
-            for key, each in value.items()
+            key: experts.get(part, part)
+            if key in MODEL_KEYS and isinstance(part, str)
+            else with_paths(part, experts)
+            for key, part in value.items()
         }
     if isinstance(value, list | tuple):
         return [with_paths(each, experts) for each in value]

@@ -65,8 +65,8 @@ def folder_bytes(folder: Path) -> int:
     for place, _, names in os.walk(folder):
         for name in names:
             with suppress(OSError):
-                found = Path(place, name).lstat()
-                total += found.st_size if stat.S_ISREG(found.st_mode) else 0
+                stated = Path(place, name).lstat()
+                total += stated.st_size if stat.S_ISREG(stated.st_mode) else 0
     return total
 
 
@@ -187,11 +187,11 @@ def _resident(guard: int) -> int:
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End a process and its children, first with SIGTERM."""
     tree = _tree(process.pid) if process.poll() is None else []
-    for each in tree:
+    for member in tree:
         with suppress(psutil.Error):
-            each.terminate()
+            member.terminate()
     _, left = psutil.wait_procs(tree, GRACE_SECONDS)
-    for each in left:
+    for member in left:
         with suppress(psutil.Error):
-            each.kill()
+            member.kill()
     process.wait()

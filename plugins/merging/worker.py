@@ -22,8 +22,8 @@ def merge_adapter(base: Path, adapter: Path, out: Path) -> None:
 
     model = load_weights(base, str(base), dtype=torch.float32).model
     adapted = PeftModel.from_pretrained(model, str(adapter))
-    asked, there = set(get_peft_model_state_dict(adapted)), set(load_peft_weights(str(adapter)))
-    refuse_incomplete(str(adapter), asked - there, there - asked)
+    asked, stored = set(get_peft_model_state_dict(adapted)), set(load_peft_weights(str(adapter)))
+    refuse_incomplete(str(adapter), asked - stored, stored - asked)
     adapted.merge_and_unload().save_pretrained(out)
     AutoTokenizer.from_pretrained(base).save_pretrained(out)
     # copy the base's own file, because a library may write it differently

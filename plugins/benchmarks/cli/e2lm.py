@@ -59,12 +59,12 @@ def score(
     from plugins.benchmarks.e2lm.score_view import print_scores
     from warehouse.paths import find_workspace
 
-    found = score_table(scores, find_workspace(), model, weights, metric)
-    say(found.notes)
+    signals = score_table(scores, find_workspace(), model, weights, metric)
+    say(signals.notes)
     if as_json:
-        click.echo(as_text(found.entries))
+        click.echo(as_text(signals.entries))
     else:
-        print_scores(found, explain)
+        print_scores(signals, explain)
 
 
 @e2lm.command(short_help="Convert result files of the harness to a table.")
@@ -187,11 +187,11 @@ def scoring_methods(
     from plugins.benchmarks.e2lm.scoring_methods_view import print_scoring_methods
     from warehouse.paths import find_workspace
 
-    found = [compare_scoring_methods(name, find_workspace()) for name in problems]
+    compared = [compare_scoring_methods(name, find_workspace()) for name in problems]
     if as_json:
-        click.echo(as_text(found))
+        click.echo(as_text(compared))
     else:
-        print_scoring_methods(found, wide)
+        print_scoring_methods(compared, wide)
 
 
 @e2lm.command(short_help="Check a task and write submission.zip.")

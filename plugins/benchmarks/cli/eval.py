@@ -195,14 +195,14 @@ def eval_command(
     if as_json:
         print_records(records)
     else:
-        units, there, tokens = (
+        units, stored, tokens = (
             sum(record[name] for record in records) for name in ("units", "units_there", "tokens")
         )
         click.echo(
             f"evaluated {counted(units, 'unit')} ({tokens:,} tokens) in "
             f"{time.monotonic() - started:.0f} s"
-            + f"; {there} of {total} were there already"
-            * (there > 0)
+            + f"; {stored} of {total} were there already"
+            * (stored > 0)
         )
         if conditions:
             click.echo(visible(_next_step(problem.name, conditions)))

@@ -54,8 +54,10 @@ def _wrong_choices(targets: list[Any], choices: list[str]) -> str | None:
     known = {*range(len(choices)), *choices}
     bad = [target for target in targets if target not in known]
     if bad or not targets:
-        found = bad[0] if bad else None
-        return f"the right answer is {found!r}, expected one of {len(choices)} choices or its index"
+        answer = bad[0] if bad else None
+        return (
+            f"the right answer is {answer!r}, expected one of {len(choices)} choices or its index"
+        )
     return None
 
 
@@ -101,18 +103,18 @@ def prompt_notes(task: Any, shots: int, in_chat: bool = False) -> list[str]:
         shots: number of few-shot examples in a prompt.
         in_chat: whether a chat template ends the prompt instead of the task's delimiter.
     """
-    found = []
+    texts = []
     docs = list(task.eval_docs)
     spaced = 0 if in_chat else sum(_has_two_spaces(task, doc) for doc in docs)
     if spaced:
-        found.append(
+        texts.append(
             f"{spaced} of {len(docs)} prompts end with white space, and the answer begins with it: "
             "models see both; remove the one of doc_to_text, or set `target_delimiter: ''`"
         )
     config = getattr(task, "config", None)
     if config is not None and config.process_results is None:
         metrics = getattr(task, "_metric_fn_list", {})
-        found += [
+        texts += [
             f"metric_list: {name} is no metric of the harness, and has no value"
             for name, function in metrics.items()
             if function is None
@@ -121,11 +123,11 @@ def prompt_notes(task: Any, shots: int, in_chat: bool = False) -> list[str]:
         scored = {_text(doc) for doc in docs}
         examples = [_text(doc) for doc in task.fewshot_docs()]
         if both := sum(example in scored for example in examples):
-            found.append(
+            texts.append(
                 f"{both} of {len(examples)} few-shot examples are scored items, so prompts contain "
                 "answers of others; set fewshot_split to another split"
             )
-    return found
+    return texts
 
 
 def _text(doc: Any) -> str:
@@ -167,21 +169,21 @@ def _model() -> Any:
 
 def check(name: str, limit: int) -> dict[str, Any]:
     """Result of running a task in the harness; `failed` and `error` if it fails."""
-    found: dict[str, Any] = {"failed": "import"}
+    record: dict[str, Any] = {"failed": "import"}
     try:
         import lm_eval
         from lm_eval import simple_evaluate
         from lm_eval.tasks import TaskManager, get_task_dict
 
-        found |= {"failed": "load", "harness": str(Path(str(lm_eval.__file__)).resolve())}
+        record |= {"failed": "load", "harness": str(Path(str(lm_eval.__file__)).resolve())}
         manager = TaskManager()
         tasks = list(_tasks(get_task_dict([name], manager)))
-        found["failed"] = "items"
+        record["failed"] = "items"
         items = _items(tasks)
-        found |= {"items": items, "types": sorted({task.OUTPUT_TYPE for task in tasks})}
+        record |= {"items": items, "types": sorted({task.OUTPUT_TYPE for task in tasks})}
         notes = [prompt_notes(task, int(task.config.num_fewshot or 0)) for task in tasks]
-        found["notes"] = [note for each in notes for note in each]
-        found["failed"] = "run"
+        record["notes"] = [note for each in notes for note in each]
+        record["failed"] = "run"
         scored = simple_evaluate(
             model=_model(),
             tasks=[name],
@@ -191,14 +193,14 @@ def check(name: str, limit: int) -> dict[str, Any]:
             log_samples=False,
         )
         values = scored["results"].get(name, {}) if scored else {}
-        found["results"] = {key: value for key, value in values.items() if "," in key}
-        found["failed"] = None
+        record["results"] = {key: value for key, value in values.items() if "," in key}
+        record["failed"] = None
     except Exception as error:
-        found |= {
+        record |= {
             "error": f"{type(error).__name__}: {error}",
             "trace": traceback.format_exc().splitlines()[-6:],
         }
-    return found
+    return record
 
 
 if __name__ == "__main__":

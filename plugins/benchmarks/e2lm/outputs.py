@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from warehouse.paths import Workspace
 
 
-def workspace_for(out: Path | None, force: bool, own: bytes) -> Workspace:
+def workspace_for(out: Path | None, force: bool, expected: bytes) -> Workspace:
     """The checkout; raises an error before the computation if `out` may not be written.
 
     An earlier result has `own` in its first bytes and is replaced without --force.
@@ -26,7 +26,7 @@ def workspace_for(out: Path | None, force: bool, own: bytes) -> Workspace:
 
     workspace = find_workspace()
     if out is not None:
-        refuse_protected(out, workspace, force=force, expected=own)
+        refuse_protected(out, workspace, force=force, expected=expected)
     return workspace
 
 
@@ -36,13 +36,13 @@ def say(notes: Iterable[str]) -> None:
         click.echo(visible(f"note: {note}"), err=True)
 
 
-def as_text(found: object) -> str:
+def as_text(record: object) -> str:
     """A result as JSON without NaN.
 
     Raises:
         ValueError: a number isn't finite.
     """
-    return json.dumps(found, indent=2, allow_nan=False)
+    return json.dumps(record, indent=2, allow_nan=False)
 
 
 def write_out(out: Path, text: str, what: str = "") -> None:

@@ -103,17 +103,17 @@ def package(
         clean = apply_cleanly(patch, harness, scratch)
         refuse_secrets(patch, clean, token)
         say(f"loading {name} there and running {limit or 'all'} samples")
-        found = _run_harness(python, clean, name, limit, scratch, token)
-    metric, items = judge(name, metric, found)
+        record = _run_harness(python, clean, name, limit, scratch, token)
+    metric, items = judge(name, metric, record)
     metadata = yaml.safe_dump(
         {"task_name": name, "task_metric": metric, "hf_token": token}, sort_keys=False
     )
     _write_zip(out, {"evaluation.patch": patch.text, "metadata.yaml": metadata.encode()})
     unchecked = sum(item.prompt is None for item in items)
-    return Packaged(name, metric, patch, len(items), unchecked, tuple(found["notes"]))
+    return Packaged(name, metric, patch, len(items), unchecked, tuple(record["notes"]))
 
 
-def judge(name: str, metric: str | None, found: dict[str, Any]) -> tuple[str, list[PromptedItem]]:
+def judge(name: str, metric: str | None, record: dict[str, Any]) -> tuple[str, list[PromptedItem]]:
     """Metric and items of a task that ran.
 
     Args:
@@ -127,12 +127,12 @@ def judge(name: str, metric: str | None, found: dict[str, Any]) -> tuple[str, li
     """
     items = [
         PromptedItem(item["prompt"], tuple(item["answers"]), tuple(item["choices"]))
-        for item in found["items"]
+        for item in record["items"]
     ]
     if not FEWEST <= len(items) <= MOST:
         what = f"{len(items)} samples; the rules require {FEWEST} to {MOST:,}"
         raise refused(name, what, "number-of-samples")
-    chosen = _metric(name, metric, found["results"])
+    chosen = _metric(name, metric, record["results"])
     if leaks := leaking(items):
         shown = "; ".join(
             f"sample {at}: {items[at].answers[0].strip()!r} in {items[at].prompt!r}"[:160]
@@ -185,16 +185,16 @@ def _run_harness(
     if not out.is_file():
         last = visible((done.stderr.strip().splitlines() or ["no message"])[-1])[:300]
         raise refused(name, f"the harness ended without a result ({last})", "no-result")
-    found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
-    if failed := found["failed"]:
-        message = visible(" ".join(str(found["error"]).split()))[:300]
+    record: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+    if failed := record["failed"]:
+        message = visible(" ".join(str(record["error"]).split()))[:300]
         remedy = "; name with --python one that the clone runs in" * (failed == "import")
         what = f"lm-evaluation-harness {_FAILED[failed]} ({message}){remedy}"
         raise refused(name, what, f"harness-{failed}")
-    if not Path(found["harness"]).is_relative_to(clean.resolve()):
-        what = f"uses {found['harness']} and not the clone; name another"
+    if not Path(record["harness"]).is_relative_to(clean.resolve()):
+        what = f"uses {record['harness']} and not the clone; name another"
         raise refused(f"--python {python}", what, "other-harness")
-    return found
+    return record
 
 
 def _metric(name: str, wanted: str | None, results: dict[str, Any]) -> str:

@@ -96,21 +96,21 @@ def task_files(task: Path) -> list[Path]:
     """
     if not task.is_dir():
         raise refused(task, "no such folder; `tokenmart e2lm new` writes one", "no-folder")
-    found = []
+    paths = []
     for path in sorted(task.rglob("*")):
         if any(part in _LEFT_OUT for part in path.relative_to(task).parts):
             continue
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             raise refused(path, "no plain file, and a patch can't contain it", "no-plain-file")
         if path.is_file():
-            found.append(path)
-    if not found:
+            paths.append(path)
+    if not paths:
         raise refused(task, "contains no file; put the task's YAML there", "no-folder")
-    total = sum(path.stat().st_size for path in found)
+    total = sum(path.stat().st_size for path in paths)
     if total > LARGEST_TASK:
         what = f"{total / 1e6:,.0f} MB; a patch may have {LARGEST_TASK / 1e6:.0f} MB"
         raise refused(task, what, "too-large")
-    return found
+    return paths
 
 
 class _AnyTag(yaml.SafeLoader):

@@ -23,7 +23,7 @@ _COLUMNS = {
 _Row = tuple[str, str, Entry]
 
 
-def print_scores(found: SignalScores, explain: bool = False) -> None:
+def print_scores(signals: SignalScores, explain: bool = False) -> None:
     """Print a row per model and benchmark, the ten with the highest weighted score (else SQ).
 
     Args:
@@ -33,7 +33,7 @@ def print_scores(found: SignalScores, explain: bool = False) -> None:
     console = terminal_console()
     rows = [
         (model, benchmark, entry)
-        for model, entries in found.entries.items()
+        for model, entries in signals.entries.items()
         for benchmark, entry in entries.items()
     ]
     has_scores = any(entry["weighted_score"] is not None for *_, entry in rows)

@@ -87,7 +87,9 @@ def compare_scoring_methods(
         planned = models.build("int_planned_decisions")
         stages = [_share_name(share) for share in problem.predict.shares]
         stages += list(problem.predict.sizes)
-        found = {stage: _decisions(database, pairs, planned, problem, stage) for stage in stages}
+        decisions_of = {
+            stage: _decisions(database, pairs, planned, problem, stage) for stage in stages
+        }
     return {
         "problem": problem.name,
         "target": problem.target.metric,
@@ -99,7 +101,7 @@ def compare_scoring_methods(
         "notes": list(brought.notes),
         "stages": [
             _stage_record(stage, decisions, problem.target.metric, resamples)
-            for stage, decisions in found.items()
+            for stage, decisions in decisions_of.items()
         ],
     }
 
@@ -218,7 +220,7 @@ def _stage_record(
     every = np.ones((1, len(decisions.benchmarks)))
     observed = _weighted(decisions, np.ones((1, decisions.runs)), every)[:, 0]
     # at this stage, the target's scoring method may have too few benchmarks
-    own = decisions.methods.index(target) if target in decisions.methods else None
+    of_target = decisions.methods.index(target) if target in decisions.methods else None
     within = decisions.agreement[:, :, decisions.related]
     rows = [
         {
@@ -228,10 +230,10 @@ def _stage_record(
             # resamples of decisions that are all right, or all wrong, are all equal
             "interval": _percentiles(drawn[index]) if enough and 0 < observed[index] < 1 else None,
             "minus_target": None
-            if own is None
-            else round(float(observed[index] - observed[own]), 6),
-            "minus_target_interval": _percentiles(drawn[index] - drawn[own])
-            if enough and own is not None
+            if of_target is None
+            else round(float(observed[index] - observed[of_target]), 6),
+            "minus_target_interval": _percentiles(drawn[index] - drawn[of_target])
+            if enough and of_target is not None
             else None,
             "within_families": _mean(within[index]),
         }
@@ -245,11 +247,11 @@ def _stage_record(
         "pairs_within_families": int(decisions.related.sum()),
         "benchmarks": list(decisions.benchmarks),
         "scoring_methods": rows,
-        "held_out": _held_out(decisions, own),
+        "held_out": _held_out(decisions, of_target),
     }
 
 
-def _held_out(decisions: Decisions, own: int | None) -> dict[str, Any]:
+def _held_out(decisions: Decisions, of_target: int | None) -> dict[str, Any]:
     """Decision accuracy of each benchmark with the scoring method that is best on all others.
 
     If several are best, the first one by name is used."""
@@ -258,12 +260,14 @@ def _held_out(decisions: Decisions, own: int | None) -> dict[str, Any]:
     chosen = Counter[str]()
     for index in range(by_benchmark.shape[1]):
         others = np.delete(by_benchmark, index, axis=1)
-        best = int(np.argmax(others.mean(axis=1))) if others.size else own or 0
+        best = int(np.argmax(others.mean(axis=1))) if others.size else of_target or 0
         reached[index] = by_benchmark[best, index]
         chosen[decisions.methods[best]] += 1
     return {
         "decision_accuracy": round(float(reached.mean()), 6),
-        "target_scoring_method": None if own is None else round(float(by_benchmark[own].mean()), 6),
+        "target_scoring_method": None
+        if of_target is None
+        else round(float(by_benchmark[of_target].mean()), 6),
         "chosen": dict(sorted(chosen.items())),
     }
 

@@ -16,7 +16,7 @@ from warehouse.terminal import (
 )
 
 
-def print_scoring_methods(found: list[dict[str, Any]], wide: bool = False) -> None:
+def print_scoring_methods(compared: list[dict[str, Any]], wide: bool = False) -> None:
     """Print a table for each problem and stage: scoring methods, best first.
 
     Args:
@@ -25,7 +25,7 @@ def print_scoring_methods(found: list[dict[str, Any]], wide: bool = False) -> No
     """
     console = terminal_console()
     left_out: list[str] = []
-    for problem in found:
+    for problem in compared:
         for stage in problem["stages"]:
             rows, chosen = stage["scoring_methods"], stage["held_out"]["chosen"]
             names = [r["scoring_method"] + ", no evaluation" * r["no_evaluation"] for r in rows]
@@ -55,10 +55,10 @@ def _held_out(stage: dict[str, Any]) -> Iterator[str]:
     evaluated = [row for row in stage["scoring_methods"] if not row["no_evaluation"]]
     if len(stage["benchmarks"]) > 1 and len(evaluated) > 1:
         held_out = stage["held_out"]
-        own = _value(held_out["target_scoring_method"], ".3f")
+        of_target = _value(held_out["target_scoring_method"], ".3f")
         yield (
             "held out, the scoring method that is best on the other benchmarks: "
-            f"{held_out['decision_accuracy']:.3f} (target's: {own})"
+            f"{held_out['decision_accuracy']:.3f} (target's: {of_target})"
         )
 
 

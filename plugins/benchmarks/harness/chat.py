@@ -51,16 +51,16 @@ class Chat:
     @property
     def notes(self) -> list[str]:
         """What the template left out of prompts, or wrote into them."""
-        found = []
+        texts = []
         if self.without_system:
             count = counted(self.without_system, "prompt")
-            found.append(f"its chat template refuses a system turn, which {count} therefore lack")
+            texts.append(f"its chat template refuses a system turn, which {count} therefore lack")
         if "strftime_now" in self.template:
-            found.append(
+            texts.append(
                 "its chat template writes today's date, so prompts of another day are another "
                 "condition"
             )
-        return found
+        return texts
 
 
 def chat_of(model: str, tokenizer: Any) -> Chat:

@@ -166,11 +166,11 @@ class EvalRun:
         return fingerprint({**plan.facts, **inputs, "requests": unit.sha256})
 
     def _is_done(self, unit: EvalUnit, ledger: dict[int, UnitRecord]) -> bool:
-        found = ledger.get(unit.number)
+        record = ledger.get(unit.number)
         return (
-            found is not None
-            and found.status == "done"
-            and found.fingerprint == self._fingerprint(unit)
+            record is not None
+            and record.status == "done"
+            and record.fingerprint == self._fingerprint(unit)
         )
 
     def _claim_and_score(self, task: EvalTask, unit: EvalUnit) -> None:
@@ -254,22 +254,22 @@ class EvalRun:
             record = records[unit.number]
             left_out = set(json.loads(record.probe_params)["wrong"])
             first, last = np.searchsorted(doc_ids, [unit.number, unit.number + 1])
-            found: list[Response | None] = []
+            responses: list[Response | None] = []
             for segment, request in enumerate(unit.requests):
                 if int(request.instance.doc_id) in left_out:
-                    found.append(None)
+                    responses.append(None)
                     continue
                 at, to = first + np.searchsorted(segments[first:last], [segment, segment + 1])
                 ids: Ids = tokens[at:to]
                 written = request.kind == "generate_until"
-                found.append(
+                responses.append(
                     Response(
                         loglikelihood=float(logprobs[at:to].astype(np.float64).sum()),
                         is_greedy=bool((ranks[at:to] == 1).all()),
                         text=answer_text(ids, request, self.encoder) if written else "",
                     )
                 )
-            yield AnsweredUnit(unit, found), record
+            yield AnsweredUnit(unit, responses), record
 
     def _path(self, task: EvalTask) -> Path:
         return published_path(

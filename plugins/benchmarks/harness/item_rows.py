@@ -136,7 +136,7 @@ def _counts_itself(task: Any) -> bool:
     if callable(task.get_config("process_results")) or getattr(task, "multiple_input", False):
         return True
     harness_s_own = {
-        each.process_results for each in (ConfigurableTask, MultipleChoiceTask, PerplexityTask)
+        kind.process_results for kind in (ConfigurableTask, MultipleChoiceTask, PerplexityTask)
     }
     return type(task).process_results not in harness_s_own
 
@@ -152,8 +152,8 @@ def _choices(task: Any, doc: Any) -> tuple[list[str], list[int]]:
     choices = [str(choice) for choice in task.doc_to_choice(doc)]
     gold = task.doc_to_text(doc) if task.multiple_input else task.doc_to_target(doc)
     listed = gold if isinstance(gold, list) else [gold]
-    found = [choices.index(g) if isinstance(g, str) and g in choices else g for g in listed]
-    return choices, [int(g) for g in found if isinstance(g, int)]
+    indices = [choices.index(g) if isinstance(g, str) and g in choices else g for g in listed]
+    return choices, [int(g) for g in indices if isinstance(g, int)]
 
 
 def _gold_texts(task: Any, doc: Any) -> list[str]:

@@ -49,21 +49,21 @@ def filtered_answers(task: EvalTask, answered: Sequence[AnsweredUnit]) -> Iterat
     """
     names = [ensemble.name for ensemble in _filters(task)]
     if "none" not in names:
-        for each in answered:
+        for answers in answered:
             for segment, (request, response) in enumerate(
-                zip(each.unit.requests, each.responses, strict=True)
+                zip(answers.unit.requests, answers.responses, strict=True)
             ):
                 if request.kind == "generate_until" and response is not None:
-                    yield _answer((each.unit.number, segment), "none", response.text)
-    found = [
+                    yield _answer((answers.unit.number, segment), "none", response.text)
+    placed = [
         (place, instance)
         for place, instance in _instances(answered)
         if instance.request_type == "generate_until"
     ]
-    if found:
-        _apply_filters(task, [instance for _, instance in found])
+    if placed:
+        _apply_filters(task, [instance for _, instance in placed])
     for name in names:
-        for place, instance in found:
+        for place, instance in placed:
             answer = instance.filtered_resps[name]
             while isinstance(answer, list):
                 answer = answer[0] if answer else None
@@ -89,18 +89,18 @@ def _instances(answered: Sequence[AnsweredUnit]) -> list[tuple[_Place, Any]]:
 
     If an instance has no response, its document is left out.
     """
-    found: dict[int, tuple[_Place, Any]] = {}
+    instances: dict[int, tuple[_Place, Any]] = {}
     unanswered = set()
-    for each in answered:
+    for answers in answered:
         for segment, (request, response) in enumerate(
-            zip(each.unit.requests, each.responses, strict=True)
+            zip(answers.unit.requests, answers.responses, strict=True)
         ):
             key = id(request.instance)
-            if key not in found:
-                own = copy.copy(request.instance)
-                own.resps, own.filtered_resps = [], {}
-                found[key] = (each.unit.number, segment), own
-            instance = found[key][1]
+            if key not in instances:
+                copied = copy.copy(request.instance)
+                copied.resps, copied.filtered_resps = [], {}
+                instances[key] = (answers.unit.number, segment), copied
+            instance = instances[key][1]
             if response is None:
                 unanswered.add(instance.doc_id)
             elif request.kind == "generate_until":
@@ -109,7 +109,7 @@ def _instances(answered: Sequence[AnsweredUnit]) -> list[tuple[_Place, Any]]:
                 instance.resps.append(response.loglikelihood)
             else:
                 instance.resps.append((response.loglikelihood, response.is_greedy))
-    whole = (pair for pair in found.values() if pair[1].doc_id not in unanswered)
+    whole = (pair for pair in instances.values() if pair[1].doc_id not in unanswered)
     return sorted(whole, key=lambda pair: (pair[1].doc_id, pair[1].idx))
 
 
@@ -139,8 +139,8 @@ def score_rows(
             for metric in aggregations:
                 yield _row(task, name, metric, reason=reason)
         return
-    for (metric, name), found in values.items():
-        yield from _metric_rows(task, name, metric, found, aggregations.get(metric))
+    for (metric, name), of_items in values.items():
+        yield from _metric_rows(task, name, metric, of_items, aggregations.get(metric))
 
 
 def _failed(what: str, error: Exception) -> str:
@@ -157,26 +157,26 @@ def _values(
     by_item: dict[int, list[Any]] = {}
     for instance in instances:
         by_item.setdefault(int(instance.doc_id), []).append(instance)
-    found: dict[tuple[str, str], list[tuple[int, Any]]] = {}
+    values: dict[tuple[str, str], list[tuple[int, Any]]] = {}
     with quiet_harness():
         for name in instances[0].filtered_resps if instances else ():
-            for item, own in by_item.items():
-                responses = [instance.filtered_resps[name] for instance in own]
-                result: Mapping[str, Any] = task.task.process_results(own[0].doc, responses)
+            for item, of_item in by_item.items():
+                responses = [instance.filtered_resps[name] for instance in of_item]
+                result: Mapping[str, Any] = task.task.process_results(of_item[0].doc, responses)
                 for metric, value in result.items():
-                    found.setdefault((metric, name), []).append((item, value))
-    return found
+                    values.setdefault((metric, name), []).append((item, value))
+    return values
 
 
 def _metric_rows(
-    task: EvalTask, name: str, metric: str, found: Sequence[tuple[int, Any]], own: Any
+    task: EvalTask, name: str, metric: str, of_items: Sequence[tuple[int, Any]], stated: Any
 ) -> Iterator[dict[str, Any]]:
     from lm_eval.api.metrics import mean
 
-    aggregation = mean if own is None else own
+    aggregation = mean if stated is None else stated
     try:
         with quiet_harness():
-            whole = aggregation([value for _, value in found])
+            whole = aggregation([value for _, value in of_items])
     except Exception as error:  # whatever the task's own code raises
         yield _row(task, name, metric, reason=_failed("aggregation", error))
         return
@@ -185,12 +185,12 @@ def _metric_rows(
         shown = f"its value is {whole!r}"[:120]
         yield _row(task, name, metric, reason=f"{shown}, not one finite number")
         return
-    yield _row(task, name, metric, value=number, items=len(found))
+    yield _row(task, name, metric, value=number, items=len(of_items))
     mean_of = _aggregation(aggregation)
     if mean_of is None:
         return
     aggregate, read = mean_of
-    for item, value in found:
+    for item, value in of_items:
         try:
             number, weight = read(value)
         except (TypeError, ValueError, IndexError, ZeroDivisionError):

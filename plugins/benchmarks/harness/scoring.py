@@ -70,21 +70,21 @@ def score_unit(unit: EvalUnit, scorer: Engine, encoder: PairEncoder) -> ScoredRe
         TokenmartError: a request can't be scored here.
         NonFiniteLogits: the model produced NaN or infinite logits.
     """
-    found = _Encoded({}, {})
-    prompts = _prompts(unit, encoder, found)
+    encoded = _Encoded({}, {})
+    prompts = _prompts(unit, encoder, encoded)
     for segment, request in enumerate(unit.requests):
-        with found.about(request):
+        with encoded.about(request):
             if request.kind == "loglikelihood":
-                found.pairs[segment] = [encoder.pair(*map(str, request.arguments[:2]))]
+                encoded.pairs[segment] = [encoder.pair(*map(str, request.arguments[:2]))]
             elif request.kind == "loglikelihood_rolling":
-                found.pairs[segment] = encoder.rolling(str(request.arguments[0]))
+                encoded.pairs[segment] = encoder.rolling(str(request.arguments[0]))
             elif request.kind != "generate_until":
                 raise TokenmartError(f"requests of kind {request.kind} can't be scored here")
-    cut = {segment: max(p.cut for p in pairs) for segment, pairs in found.pairs.items() if pairs}
+    cut = {segment: max(p.cut for p in pairs) for segment, pairs in encoded.pairs.items() if pairs}
     cut |= {segment: prompt.cut for segment, prompt in prompts.items()}
-    _write(unit, scorer, encoder, prompts, found)
-    left = {s for s, r in enumerate(unit.requests) if _item(r) not in found.wrong}
-    flat = [(s, pair) for s in sorted(found.pairs) if s in left for pair in found.pairs[s]]
+    _write(unit, scorer, encoder, prompts, encoded)
+    left = {s for s, r in enumerate(unit.requests) if _item(r) not in encoded.wrong}
+    flat = [(s, pair) for s in sorted(encoded.pairs) if s in left for pair in encoded.pairs[s]]
     requests = requests_of(flat)
     results = list(scorer.score(requests)) if requests else []
     rows = TOKENS.empty_table()
@@ -95,7 +95,7 @@ def score_unit(unit: EvalUnit, scorer: Engine, encoder: PairEncoder) -> ScoredRe
         )
         rows = columns_of_rows(unit.number, requests, results, start, end)
     cut = {segment: tokens for segment, tokens in cut.items() if tokens and segment in left}
-    return ScoredRequests(rows, requests, results, found.wrong, cut)
+    return ScoredRequests(rows, requests, results, encoded.wrong, cut)
 
 
 @dataclass
@@ -126,14 +126,14 @@ class _Prompt:
     cut: int
 
 
-def _prompts(unit: EvalUnit, encoder: PairEncoder, found: _Encoded) -> dict[int, _Prompt]:
+def _prompts(unit: EvalUnit, encoder: PairEncoder, encoded: _Encoded) -> dict[int, _Prompt]:
     prompts = {}
     for segment, request in enumerate(unit.requests):
         if request.kind == "generate_until":
             most_tokens = int(_settings(request)["max_gen_toks"])
-            with found.about(request):
+            with encoded.about(request):
                 prompts[segment] = _Prompt(*encoder.prompt(str(request.arguments[0]), most_tokens))
-    return {s: p for s, p in prompts.items() if _item(unit.requests[s]) not in found.wrong}
+    return {s: p for s, p in prompts.items() if _item(unit.requests[s]) not in encoded.wrong}
 
 
 def _write(
@@ -141,7 +141,7 @@ def _write(
     scorer: Engine,
     encoder: PairEncoder,
     prompts: dict[int, _Prompt],
-    found: _Encoded,
+    encoded: _Encoded,
 ) -> None:
     """Add the generated text of each request of a unit; empty answers have no pair."""
     if not prompts:
@@ -165,7 +165,7 @@ def _write(
             kept = _up_to_stop(answer, writing.stops, encoder)
             prompt = prompts[segment]
             pair = [encoder.written(prompt.ids, kept, prompt.cut)] if len(kept) else []
-            found.pairs[segment] = pair
+            encoded.pairs[segment] = pair
 
 
 def _settings(request: EvalRequest) -> dict[str, Any]:

@@ -53,13 +53,13 @@ def store_items(workspace: Workspace, problem: str, condition: str, rows: pa.Tab
     Raises:
         StorageError: the disk is full or the folder can't be written.
     """
-    found = stored_items(workspace, problem, condition)
-    if found is None or not found.equals(rows):
-        same = found is not None and found["unit_sha256"].equals(rows["unit_sha256"])
+    stored = stored_items(workspace, problem, condition)
+    if stored is None or not stored.equals(rows):
+        same = stored is not None and stored["unit_sha256"].equals(rows["unit_sha256"])
         folder = workspace.store / "eval_items" / f"problem={problem}" / f"condition={condition}"
         write_table(folder / "items.parquet", rows)
-        if found is not None and same:
-            return [name for name in ("subject", "cluster") if not found[name].equals(rows[name])]
+        if stored is not None and same:
+            return [name for name in ("subject", "cluster") if not stored[name].equals(rows[name])]
     return []
 
 

@@ -182,9 +182,9 @@ def load_tasks_and_groups(
         tasks: dict[str, Any] = {}
         groups: dict[str, Any] = {}
         for name in names:
-            found = _load(manager, name)
-            tasks.update(found["tasks"])
-            groups.update(found.get("groups") or {})
+            loaded = _load(manager, name)
+            tasks.update(loaded["tasks"])
+            groups.update(loaded.get("groups") or {})
         built = [_built(name, task, shots, limit) for name, task in tasks.items()]
     return built, [group for group in groups.values() if group.has_aggregation]
 
@@ -217,8 +217,8 @@ def in_chat(task: EvalTask, chat: Chat, limit: int | None) -> EvalTask:
 def _built(
     name: str, task: Any, shots: int | None, limit: int | None, chat: Chat | None = None
 ) -> EvalTask:
-    own = task.get_config("num_fewshot")
-    count = int(own or 0) if shots is None or own == 0 else shots
+    stated = task.get_config("num_fewshot")
+    count = int(stated or 0) if shots is None or stated == 0 else shots
     task.set_config(key="num_fewshot", value=count)
     task.set_fewshot_seed(seed=FEWSHOT_SEED)
     try:

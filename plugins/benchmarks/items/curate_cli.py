@@ -94,18 +94,18 @@ def curate(
     scores = read_items(items, metric)
     say(scores.notes)
     choice = Choice(fewest, most, subjects, weights)
-    found = choose(scores, workspace, choice)
-    if found["reason"]:
-        say([found["reason"]])
-    print_curation(found)
+    curation = choose(scores, workspace, choice)
+    if curation["reason"]:
+        say([curation["reason"]])
+    print_curation(curation)
     click.echo(
-        f"\nchosen: {len(found['items'])} of {found['of']} items (without --fewest and --most: "
-        f"{found['unconstrained']})"
+        f"\nchosen: {len(curation['items'])} of {curation['of']} items (without --fewest and "
+        f"--most: {curation['unconstrained']})"
     )
     if out is not None:
-        write_out(out, as_text(found) + "\n")
+        write_out(out, as_text(curation) + "\n")
     if task_items is not None and chosen_items is not None:
-        write_out(chosen_items, chosen_lines(task_items, found["items"]))
+        write_out(chosen_items, chosen_lines(task_items, curation["items"]))
 
 
 def chosen_lines(path: Path, items: Sequence[str]) -> str:

@@ -16,9 +16,9 @@ NAMES = {
 }
 
 
-def print_curation(found: dict[str, Any]) -> None:
+def print_curation(curation: dict[str, Any]) -> None:
     """Print statistics of the chosen items on held-out models, and the items by group."""
-    rows = {NAMES[name]: row for name, row in found["held_out"].items() if row["compared"]}
+    rows = {NAMES[name]: row for name, row in curation["held_out"].items() if row["compared"]}
     optimism = [row["optimism"] for row in rows.values()]
     console = terminal_console()
     columns = [
@@ -38,7 +38,7 @@ def print_curation(found: dict[str, Any]) -> None:
     ]
     print_columns(console, columns)
     for key, heading in (("by_subject", "subject"), ("by_length", "answer, characters")):
-        groups = found[key]
+        groups = curation[key]
         if len(groups) < 2:
             continue
         console.print()

@@ -63,8 +63,8 @@ def held_out(
         order, gap = models.build("int_series_order"), models.build("int_recipe_gap")
         values: dict[str, dict[Key, float]] = {name: {} for name in (*OF_RUNS, *OF_FOLDS)}
         rows = scores.execute(f"select benchmark, model_id, {', '.join(OF_RUNS)} from {order}")
-        for benchmark, model, *found in rows.fetchall():
-            for name, value in zip(OF_RUNS, found, strict=True):
+        for benchmark, model, *of_runs in rows.fetchall():
+            for name, value in zip(OF_RUNS, of_runs, strict=True):
                 _put(values[name], benchmark, model, value)
         for benchmark, value in scores.execute(f"select benchmark, cs from {gap}").fetchall():
             _put(values["cs"], benchmark, "", value)
@@ -85,12 +85,12 @@ def _weighted(
     sq: Mapping[Key, float], cs: Mapping[Key, float], weights: tuple[float, float]
 ) -> dict[Key, float]:
     """For each fold, the weighted sum of its mean SQ and its CS."""
-    found = {}
+    weighted = {}
     for key, value in cs.items():
         of_fold = [one for (*fold, _), one in sq.items() if tuple(fold) == key[:3]]
         if of_fold:
-            found[key] = weights[0] * sum(of_fold) / len(of_fold) + weights[1] * value
-    return found
+            weighted[key] = weights[0] * sum(of_fold) / len(of_fold) + weights[1] * value
+    return weighted
 
 
 def _series(database: duckdb.DuckDBPyConnection, folds: Sequence[Fold]) -> pa.Table:
@@ -165,9 +165,9 @@ def _compared(values: Mapping[Key, float]) -> dict[str, Any]:
     out = [key for key in whole if key[1] == "out"]
 
     def mean(variant: str, place: str) -> float | None:
-        found = [values.get((f, p, variant, m)) for f, p, m in whole if p == place]
-        known = [value for value in found if value is not None]
-        return round(sum(known) / len(known), 6) if known and len(known) == len(found) else None
+        of_place = [values.get((f, p, variant, m)) for f, p, m in whole if p == place]
+        known = [value for value in of_place if value is not None]
+        return round(sum(known) / len(known), 6) if known and len(known) == len(of_place) else None
 
     tried, in_sample = mean("chosen", "out"), mean("chosen", "in")
     defined = tried is not None and in_sample is not None

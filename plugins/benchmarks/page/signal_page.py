@@ -85,13 +85,13 @@ def gather_page(
     """
     target = None
     if problem is not None:
-        found = find_table(problem, workspace)
-        if found is None or found.predict.metrics:
+        table = find_table(problem, workspace)
+        if table is None or table.predict.metrics:
             what = f"{problem} is no table of scores over training"
             raise refused("--problem", what, "other-problem")
-        brought = read_table(found, workspace)
-        database, target, notes = open_problem(found.name, brought), found.target, brought.notes
-        title, description = found.title, found.description
+        brought = read_table(table, workspace)
+        database, target, notes = open_problem(table.name, brought), table.target, brought.notes
+        title, description = table.title, table.description
     else:
         assert scores is not None
         database, notes = open_table(scores, metric)

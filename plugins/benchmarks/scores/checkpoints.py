@@ -50,15 +50,15 @@ def stated(name: str, parameters: int | None = None, common: Collection[str] = (
         parameters: of the model; None if unknown.
         common: arguments that the run's name leaves out.
     """
-    found = next(iter(_STEP.finditer(name)), None)
-    rest = name if found is None else name[: found.start()] + name[found.end() :]
+    step = next(iter(_STEP.finditer(name)), None)
+    rest = name if step is None else name[: step.start()] + name[step.end() :]
     first, *arguments = rest.split(",")
     kept = [each for each in arguments if each not in {*_EMPTY, *common}]
     return Checkpoint(
         name=name,
         model=",".join([first, *kept]) or name,
-        step=int(found["step"]) if found else None,
-        tokens=int(found["tokens"]) * 1e9 if found and found["tokens"] else None,
+        step=int(step["step"]) if step else None,
+        tokens=int(step["tokens"]) * 1e9 if step and step["tokens"] else None,
         parameters=parameters,
     )
 
@@ -79,8 +79,8 @@ def checkpoints(path: Path, parameters: Mapping[str, int | None]) -> dict[str, C
     new = {
         name: stated(name, count, common) for name, count in parameters.items() if name not in known
     }
-    found = known | new
+    merged = known | new
     if new:
-        rows = (each.model_dump() for each in found.values())
+        rows = (each.model_dump() for each in merged.values())
         write_whole(path, as_csv(Checkpoint.model_fields, rows))
-    return found
+    return merged

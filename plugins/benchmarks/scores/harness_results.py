@@ -79,21 +79,21 @@ def read_results(paths: Sequence[Path], metric: str | None = None) -> tuple[list
     """
     files: set[Path] = set()
     for path in paths:
-        found = [path]
+        files_of = [path]
         if path.is_dir():
-            found = [each for each in path.rglob("*.json") if _NAMED.fullmatch(each.stem)]
-        if not found:
+            files_of = [each for each in path.rglob("*.json") if _NAMED.fullmatch(each.stem)]
+        if not files_of:
             raise refused(path, "no results_*.json in it", "no-results")
-        files.update(found)
+        files.update(files_of)
     latest: dict[tuple[str, str, str], Score] = {}
     notes: list[str] = []
     for file in sorted(files):
         try:
-            own = list(_scores(file, _tree(file), notes))
+            of_file = list(_scores(file, _tree(file), notes))
         except (AttributeError, TypeError, ValueError) as error:
             raise refused(file, f"no result file ({error})", "no-results") from error
         replaced: dict[Path, Score] = {}
-        for score in own:
+        for score in of_file:
             key = score.name, score.benchmark, score.metric
             before = latest.setdefault(key, score)
             if before is not score:
@@ -154,9 +154,9 @@ def _other_versions(scores: Collection[Score]) -> Iterator[str]:
     versions: dict[str, set[str]] = {}
     for score in scores:
         versions.setdefault(score.benchmark, set()).add(score.version or "unknown")
-    for benchmark, found in versions.items():
-        if len(found) > 1:
-            yield f"{benchmark}: results of versions {', '.join(sorted(found))} of the task"
+    for benchmark, of_task in versions.items():
+        if len(of_task) > 1:
+            yield f"{benchmark}: results of versions {', '.join(sorted(of_task))} of the task"
 
 
 def _tree(path: Path) -> dict[str, Any]:

@@ -111,11 +111,11 @@ def _predicting(
             f"no {', '.join(unknown)} to predict from (its metrics: {', '.join(sorted(known))})",
             "no-metric",
         )
-    if own := set(workspace.metric_names).intersection(metrics):
+    if computed := set(workspace.metric_names).intersection(metrics):
         raise refused(
             path,
-            f"Tokenmart computes {', '.join(own)} from tokens; give the metric another name in the "
-            "table and in predict.metrics",
+            f"Tokenmart computes {', '.join(computed)} from tokens; give the metric another name "
+            "in the table and in predict.metrics",
             "own-metric",
         )
     predicts = pc.is_in(scores["metric"], pa.array(metrics))
@@ -279,6 +279,6 @@ def _target(
             what = f"{name!r} can't name a folder (it has {wrong[0]!r})"
             raise refused(file, what, "no-folder")
     return {
-        name.replace("/", "--"): pa.Table.from_pylist(found, DOWNSTREAM)
-        for name, found in kept.items()
+        name.replace("/", "--"): pa.Table.from_pylist(rows_of, DOWNSTREAM)
+        for name, rows_of in kept.items()
     }

@@ -169,7 +169,7 @@ def _directions(path: Path, rows: Sequence[ScoreRow]) -> dict[str, Direction]:
     for number, row in enumerate(rows, start=1):
         if row.direction is None:
             missing.setdefault(row.metric, {}).setdefault(row.benchmark, number)
-    found: dict[str, Direction] = {}
+    directions: dict[str, Direction] = {}
     for metric, benchmarks in missing.items():
         lower = {name for name in benchmarks if direction_of(name) == "lower"}
         direction = direction_of(metric)
@@ -182,8 +182,8 @@ def _directions(path: Path, rows: Sequence[ScoreRow]) -> dict[str, Direction]:
                 "higher or lower, and a metric's losses as a metric of their own",
                 "no-direction",
             )
-        found[metric] = direction
-    return found
+        directions[metric] = direction
+    return directions
 
 
 def refuse_without_tokens(path: Path, scores: pa.Table) -> None:

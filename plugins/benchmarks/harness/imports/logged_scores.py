@@ -40,11 +40,11 @@ def logged_scores(samples: Sequence[Sample], facts: RunFacts) -> Iterator[dict[s
     Raises:
         TokenmartError: the accuracy in the file of results differs from that of the samples.
     """
-    found: dict[tuple[str, str], list[tuple[int, Any]]] = {}
+    values_of: dict[tuple[str, str], list[tuple[int, Any]]] = {}
     for sample in samples:
         for metric, value in sample.metrics.items():
-            found.setdefault((metric, sample.filter), []).append((sample.item, value))
-    for (metric, filter_name), values in found.items():
+            values_of.setdefault((metric, sample.filter), []).append((sample.item, value))
+    for (metric, filter_name), values in values_of.items():
         better = facts.better.get(metric)
         row: dict[str, Any] = dict.fromkeys(
             ("item", "value", "weight", "aggregate", "items", "reason")
@@ -77,5 +77,5 @@ def logged_scores(samples: Sequence[Sample], facts: RunFacts) -> Iterator[dict[s
             yield {**row, "reason": NO_RESULTS}
         if fits:
             for (item, _), (own_value, weight) in zip(values, pairs, strict=True):
-                own = {"value": own_value, "weight": weight, "aggregate": aggregation[0]}
-                yield {**row, "item": item, **own}
+                of_item = {"value": own_value, "weight": weight, "aggregate": aggregation[0]}
+                yield {**row, "item": item, **of_item}

@@ -60,7 +60,7 @@ class HarnessSamples(Importer):
                 `TaskImport.refuse_conflicts`.
             StorageError: the disk is full or the folder can't be written.
         """
-        found: dict[tuple[str, str], TaskImport] = {}
+        imports: dict[tuple[str, str], TaskImport] = {}
         counts: dict[str, int] = {}
         model = ""
         for file in files:
@@ -73,16 +73,16 @@ class HarnessSamples(Importer):
             requests = read_requests(file, task, samples)
             run = run_name(facts.shots, facts.chat)
             condition = condition_of(task, f"{run}-{self.kind}" if run else self.kind)
-            if (task, condition) in found:
+            if (task, condition) in imports:
                 raise refused(file, f"another file has the task {task}, too", "task-twice")
             keys = to.problem, to.model_id, condition
             scores = list(logged_scores(samples, facts))
-            found[task, condition] = task_import(keys, task, facts, requests, scores)
+            imports[task, condition] = task_import(keys, task, facts, requests, scores)
             counts[task] = counts.get(task, 0) + len({each["item"] for each in requests})
-        for each in found.values():
-            each.refuse_conflicts(to.workspace, force=to.force)
-        for each in found.values():
-            each.store(to.workspace)
+        for task_rows in imports.values():
+            task_rows.refuse_conflicts(to.workspace, force=to.force)
+        for task_rows in imports.values():
+            task_rows.store(to.workspace)
         return counts
 
 
@@ -121,16 +121,18 @@ def read_requests(path: Path, task: str, samples: Sequence[Sample]) -> list[Logg
 
 def _log_likelihoods(sample: Sample, count: int) -> list[tuple[float, bool]]:
     """Log-likelihood of each request, and whether it is greedy."""
-    found = [
-        (float(each[0]), str(each[1]) == "True") if isinstance(each, list) else (float(each), False)
-        for each in sample.content["filtered_resps"]
+    scored = [
+        (float(response[0]), str(response[1]) == "True")
+        if isinstance(response, list)
+        else (float(response), False)
+        for response in sample.content["filtered_resps"]
     ]
-    if len(found) != count:
-        raise ValueError(f"{count} requests, {len(found)} responses")
-    if any(score != score or score > ROUNDING for score, _ in found):
-        what = f"log-likelihoods {found}, expected numbers of at most 0"
+    if len(scored) != count:
+        raise ValueError(f"{count} requests, {len(scored)} responses")
+    if any(score != score or score > ROUNDING for score, _ in scored):
+        what = f"log-likelihoods {scored}, expected numbers of at most 0"
         raise refused(sample.place, what, "log-likelihood")
-    return [(min(score, 0.0), is_greedy) for score, is_greedy in found]
+    return [(min(score, 0.0), is_greedy) for score, is_greedy in scored]
 
 
 def _scored(sample: Sample, asked: list[list[Any]], task: str) -> Iterator[Logged]:
@@ -184,7 +186,7 @@ def _gold_choices(sample: Sample, texts: Sequence[str], task: str) -> list[int]:
     """
     target = sample.content["target"]
     parts = [target] if str(target).strip() in texts else _listed(target)
-    found: list[int] = []
+    gold: list[int] = []
     for part in parts:
         text = str(part).strip()
         meant = {at for at, each in enumerate(texts) if each == text}
@@ -196,8 +198,8 @@ def _gold_choices(sample: Sample, texts: Sequence[str], task: str) -> list[int]:
                 f"run the task here: tokenmart eval --tasks {task}"
             )
             raise refused(sample.place, what, "unknown-gold")
-        found += meant
-    return found
+        gold += meant
+    return gold
 
 
 def _listed(target: Any) -> list[Any]:
