@@ -30,12 +30,12 @@ def refuse_hidden_packages(names: Sequence[str]) -> None:
     here = Path(__file__).resolve().parent
     for name in names:
         try:
-            found = importlib.util.find_spec(name)
+            package = importlib.util.find_spec(name)
         except ValueError:  # a test's own module
             continue
-        if found is None or found.origin is None:
+        if package is None or package.origin is None:
             continue
-        path = Path(found.origin).resolve()
+        path = Path(package.origin).resolve()
         if path.is_relative_to(here / name):
             continue
         message = (

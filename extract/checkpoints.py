@@ -59,12 +59,12 @@ def find_checkpoint(
             message states what to do.
         StorageError: the cache can't be written.
     """
-    found = spec.locate(ProblemFolders(workspace, problem, argument=argument))
-    folder, convert = _conversion(spec, found, workspace)
+    located = spec.locate(ProblemFolders(workspace, problem, argument=argument))
+    folder, convert = _conversion(spec, located, workspace)
     if convert is not None:
-        with load_errors(spec, found.path) if found.is_gguf else nullcontext():
+        with load_errors(spec, located.path) if located.is_gguf else nullcontext():
             _convert_once(folder, convert)
-    return Checkpoint(folder, found.revision)
+    return Checkpoint(folder, located.revision)
 
 
 def checkpoint_here(spec: ModelSpec, folders: ProblemFolders) -> Checkpoint | None:
@@ -75,25 +75,25 @@ def checkpoint_here(spec: ModelSpec, folders: ProblemFolders) -> Checkpoint | No
     """
     if spec.present(folders) is None:
         return None
-    found = spec.locate(folders)
-    folder, _ = _conversion(spec, found, folders.workspace)
-    return Checkpoint(folder, found.revision) if folder.is_dir() else None
+    located = spec.locate(folders)
+    folder, _ = _conversion(spec, located, folders.workspace)
+    return Checkpoint(folder, located.revision) if folder.is_dir() else None
 
 
 def _conversion(
-    spec: ModelSpec, found: Located, workspace: Workspace
+    spec: ModelSpec, located: Located, workspace: Workspace
 ) -> tuple[Path, Callable[[Path], None] | None]:
     """The folder that transformers loads, and what writes it where it is a conversion."""
-    if found.is_gguf:
+    if located.is_gguf:
         return (
-            workspace.cache / "checkpoints" / f"{found.revision}-{CONVERSION}",
-            partial(_convert_gguf, spec.full_id, found),
+            workspace.cache / "checkpoints" / f"{located.revision}-{CONVERSION}",
+            partial(_convert_gguf, spec.full_id, located),
         )
-    if found.is_pickled:
-        files = sorted(path for path in found.path.iterdir() if path.is_file())
+    if located.is_pickled:
+        files = sorted(path for path in located.path.iterdir() if path.is_file())
         key = files_sha256(files, workspace)
         return workspace.cache / "checkpoints" / key, partial(_convert_pickled, spec, files)
-    return found.path, None
+    return located.path, None
 
 
 def _convert_once(folder: Path, convert: Callable[[Path], None]) -> None:
@@ -148,9 +148,9 @@ def _refuse_unread(who: str, reader: Any, model: Any) -> None:
         read = {names.get_name(name, (".weight", ".bias")) for name in model.state_dict()}
         tied = {"output.weight"} if config.tie_word_embeddings else set()
         more = [tensor for tensor in reader.tensors if tensor.name not in read | tied]
-        there = sum(int(t.n_elements) for t in reader.tensors if t.name not in tied)
+        stored = sum(int(t.n_elements) for t in reader.tensors if t.name not in tied)
         # names missing from this table may have been read anyway
-        if there > sum(parameter.numel() for parameter in model.parameters()):
+        if stored > sum(parameter.numel() for parameter in model.parameters()):
             unread += [tensor.name for tensor in more]
     if unread:
         raise TokenmartError(
@@ -161,7 +161,7 @@ def _refuse_unread(who: str, reader: Any, model: Any) -> None:
         )
 
 
-def _convert_gguf(who: str, found: Located, staging: Path) -> None:
+def _convert_gguf(who: str, located: Located, staging: Path) -> None:
     """Write a GGUF checkpoint as safetensors in float32, with its tokenizer.
 
     Raises:
@@ -176,19 +176,19 @@ def _convert_gguf(who: str, found: Located, staging: Path) -> None:
 
     from extract.models.weights import load_weights
 
-    name = {"gguf_file": found.path.name}
+    name = {"gguf_file": located.path.name}
     # transformers reads the file's metadata three times: minutes, with a large vocabulary
     reader = cache(GGUFReader)
     with patch("gguf.GGUFReader", reader), TemporaryDirectory() as alone:
         # a tokenizer.json beside the file would be read in place of the file's tokenizer
-        gguf = Path(alone, found.path.name)
-        gguf.symlink_to(found.path.resolve())
+        gguf = Path(alone, located.path.name)
+        gguf.symlink_to(located.path.resolve())
         # reads the file first: whatever is wrong in it becomes one error of transformers
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **name)
-        _refuse_part(who, found.path, reader(str(gguf)))
-        if found.tokenizer is not None:
-            tokenizer = AutoTokenizer.from_pretrained(found.tokenizer)
-            read_as_published(tokenizer.backend_tokenizer, found.tokenizer)
+        _refuse_part(who, located.path, reader(str(gguf)))
+        if located.tokenizer is not None:
+            tokenizer = AutoTokenizer.from_pretrained(located.tokenizer)
+            read_as_published(tokenizer.backend_tokenizer, located.tokenizer)
         else:
             _tokenize_as_stated(tokenizer, reader(str(gguf)), who)
         model = load_weights(gguf.parent, who, dtype=torch.float32, **name).model
@@ -275,7 +275,7 @@ def _unpickle(spec: ModelSpec, file: Path) -> dict[str, Tensor]:
     what = f"{spec.full_id}: {file.name}"
     try:
         # files of torch before 1.6 are no zip archives and can't be mapped
-        found: Any = torch.load(
+        content: Any = torch.load(
             file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file)
         )
     except Exception as error:  # a damaged pickle raises whatever its bytes lead to
@@ -288,8 +288,9 @@ def _unpickle(spec: ModelSpec, file: Path) -> dict[str, Tensor]:
             code="not-only-tensors",
             where=file,
         ) from None
-    if not isinstance(found, dict) or not all(
-        isinstance(name, str) and isinstance(tensor, torch.Tensor) for name, tensor in found.items()
+    if not isinstance(content, dict) or not all(
+        isinstance(name, str) and isinstance(tensor, torch.Tensor)
+        for name, tensor in content.items()
     ):
         raise TokenmartError(
             f"{what}: refused, not a table of named tensors; ask its publisher for safetensors",
@@ -297,7 +298,7 @@ def _unpickle(spec: ModelSpec, file: Path) -> dict[str, Tensor]:
             where=file,
         )
     tensors, seen = {}, set()
-    for name, tensor in found.items():
+    for name, tensor in content.items():
         place = tensor.untyped_storage().data_ptr()
         # safetensors takes each stretch of memory once
         tensors[name] = tensor.clone() if place in seen else tensor.contiguous()

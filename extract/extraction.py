@@ -263,8 +263,8 @@ class Extraction:
                     scored += self._score(job, together)
                 except DoesNotFitError:
                     # what needs no cache of the document is scored alone; the others are refused
-                    for each in split_by_cache(together):
-                        scored += self._score(job, each)
+                    for part in split_by_cache(together):
+                        scored += self._score(job, part)
             self.outcome.failures += [
                 Failure(spec.full_id, unit.reason, document.doc_id)
                 for unit in scored
@@ -328,11 +328,11 @@ class Extraction:
         processed = sum(result.tokens_processed for result in results)
         scored, left = [], iter(results)
         for condition, group in zip(together, built, strict=True):
-            own = list(islice(left, len(group)))
-            tokens = sum(result.tokens_processed for result in own)
+            of_group = list(islice(left, len(group)))
+            tokens = sum(result.tokens_processed for result in of_group)
             share = tokens / processed if processed else 1 / len(together)
             peaks = self.memory.bytes(), self.memory.reserved_bytes()
-            unit = ScoredUnit(condition, group, own, reason, tokens, seconds * share, *peaks)
+            unit = ScoredUnit(condition, group, of_group, reason, tokens, seconds * share, *peaks)
             scored.append(unit)
         return scored
 

@@ -233,8 +233,8 @@ def refuse_other_vocabulary(
     Raises:
         TokenmartError: they are (code `other-vocabulary`).
     """
-    core = [each.library.backend_tokenizer.get_vocab(with_added_tokens=False)
-            for each in (own, other)]  # fmt: skip
+    core = [tokenizer.library.backend_tokenizer.get_vocab(with_added_tokens=False)
+            for tokenizer in (own, other)]  # fmt: skip
     if core[0] == core[1] and own.bos == other.bos:
         return
     differing = sorted(core[0].items() ^ core[1].items(), key=lambda item: item[1])

@@ -180,8 +180,8 @@ def running_code() -> tuple[str, bool]:
 
     Asked once: what was loaded at the start is what runs.
     """
-    found = code_revision()
-    return found["revision"] or "unknown", bool(found["dirty"])
+    revision = code_revision()
+    return revision["revision"] or "unknown", bool(revision["dirty"])
 
 
 def unit_record(job: Job, scored: ScoredUnit, rows: int) -> UnitRecord:

@@ -83,15 +83,15 @@ def _rope_parameters(config: Any, spec: ModelSpec, what: str) -> dict[str, Any]:
     with full attention.
     """
     rope: dict[str, Any] = getattr(config, "rope_parameters", None) or {}
-    found: dict[str, Any] = rope if "rope_theta" in rope else rope.get("full_attention", {})
-    if not found:
+    parameters: dict[str, Any] = rope if "rope_theta" in rope else rope.get("full_attention", {})
+    if not parameters:
         raise TokenmartError(
             f"{spec.full_id}: {what} needs rotary embeddings in layers with full attention, and "
             f"{type(config).__name__} has none; remove it",
             code="impossible-intervention",
             where=what,
         )
-    return found
+    return parameters
 
 
 def _change_rope(

@@ -68,7 +68,7 @@ def load_weights(folder: Path, who: str, **options: Any) -> LoadedWeights:
             where=folder / ADAPTER,
         )
     mapping, record = _without_wrappers([] if "gguf_file" in options else _names(folder), who)
-    model, found = AutoModelForCausalLM.from_pretrained(
+    model, info = AutoModelForCausalLM.from_pretrained(
         folder,
         output_loading_info=True,
         # tensors of other shapes come back with their names, and are refused below
@@ -76,8 +76,8 @@ def load_weights(folder: Path, who: str, **options: Any) -> LoadedWeights:
         **({"key_mapping": mapping} if mapping else {}),
         **options,
     )
-    refuse_incomplete(who, found["missing_keys"], found["unexpected_keys"])
-    mismatched = found["mismatched_keys"]
+    refuse_incomplete(who, info["missing_keys"], info["unexpected_keys"])
+    mismatched = info["mismatched_keys"]
     shapes = {name: f"{[*stored]}, not {[*wanted]}" for name, stored, wanted in mismatched}
     if shapes:
         name = min(shapes)
@@ -87,9 +87,9 @@ def load_weights(folder: Path, who: str, **options: Any) -> LoadedWeights:
             code="other-shapes",
             where=name,
         )
-    if found["error_msgs"]:
+    if info["error_msgs"]:
         raise TokenmartError(
-            f"{who}: its weights can't be loaded ({listed(found['error_msgs'])})",
+            f"{who}: its weights can't be loaded ({listed(info['error_msgs'])})",
             code="unreadable-weights",
             where=folder,
         )
@@ -137,13 +137,13 @@ def _without_wrappers(names: Sequence[str], who: str) -> tuple[dict[str, str], s
     Raises:
         TokenmartError: two tensors have the same name without it.
     """
-    found = [wrapper for wrapper in WRAPPERS if any(wrapper in name for name in names)]
+    outer = [wrapper for wrapper in WRAPPERS if any(wrapper in name for name in names)]
     wrappers = re.compile("|".join(map(re.escape, WRAPPERS)))
     inner = [wrappers.sub("", name) for name in names]
     parallel = bool(inner) and all(name.startswith(PARALLEL) for name in inner)
-    if not found and not parallel:
+    if not outer and not parallel:
         return {}, COMPLETE
-    mapping = dict.fromkeys(map(re.escape, found), "")
+    mapping = dict.fromkeys(map(re.escape, outer), "")
     if parallel:
         mapping[r"^module\."] = ""
         inner = [name.removeprefix(PARALLEL) for name in inner]
@@ -156,5 +156,5 @@ def _without_wrappers(names: Sequence[str], who: str) -> tuple[dict[str, str], s
             where=double[0],
         )
     changed = sum(before != after for before, after in zip(names, inner, strict=True))
-    removed = ", ".join(f'"{each}"' for each in [*found, *([PARALLEL] if parallel else [])])
+    removed = ", ".join(f'"{each}"' for each in [*outer, *([PARALLEL] if parallel else [])])
     return mapping, f"{COMPLETE}; removed {removed} from {changed} names"

@@ -73,6 +73,6 @@ def unit_fingerprint(
     if kind.reads_foreign and document.foreign:
         parts["foreign"] = document.foreign.sha256
     if reference is not None:
-        own = {name: fact for name, fact in reference.items() if name not in _OF_TEXTS}
-        parts["reference"] = own
+        of_reference = {name: fact for name, fact in reference.items() if name not in _OF_TEXTS}
+        parts["reference"] = of_reference
     return fingerprint(parts)

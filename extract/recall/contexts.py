@@ -156,8 +156,8 @@ def make_contexts(target: RecallTarget, filler: Sequence[tuple[str, str]]) -> li
         if target.tasks == DEFAULT_TASKS:
             context = _single_keys(target, passage, blocks, rng)
         else:
-            own = np.random.default_rng([target.seed, RECALL_VERSION, number])
-            context = _Planting(target, blocks, number, own).context(passage)
+            generator = np.random.default_rng([target.seed, RECALL_VERSION, number])
+            context = _Planting(target, blocks, number, generator).context(passage)
         # drawn apart, so that contexts are what they were before there were controls
         apart = np.random.default_rng([target.seed, RECALL_VERSION, number, CONTROL_SEED])
         contexts.append(replace(context, controls=_controls(context, apart)))
@@ -330,9 +330,9 @@ class _Planting:
                 for word in common
             ]
         for place, block in enumerate(blocks):
-            own = rare[RARE * place : RARE * (place + 1)]
-            listed = self.rng.permutation([*common, *own])
+            rare_words = rare[RARE * place : RARE * (place + 1)]
+            listed = self.rng.permutation([*common, *rare_words])
             self.facts[block] = f"\nA word list: {', '.join(listed)}.\n"
             self.questions += [
-                Question("common_words", block, prompt, word, rival=True) for word in own
+                Question("common_words", block, prompt, word, rival=True) for word in rare_words
             ]

@@ -57,7 +57,7 @@ class EncodedItem:
 
 def items_of(target: RecallTarget, contexts: Sequence[Context]) -> list[Item]:
     """All items, context by context and length by length."""
-    found: list[Item] = []
+    items: list[Item] = []
     for number, context in enumerate(contexts):
         for length in target.lengths:
             blocks = length // target.key_every
@@ -66,8 +66,8 @@ def items_of(target: RecallTarget, contexts: Sequence[Context]) -> list[Item]:
             kept = [q for q in questions if not q.rival or q in rivals]
             controls = [q for q in context.controls if q.block < blocks]
             for question in [*kept, *_spread(controls, target.control_keys)]:
-                found.append(Item(len(found), number, length, question))
-    return found
+                items.append(Item(len(items), number, length, question))
+    return items
 
 
 def _spread(questions: Sequence[Question], most: int) -> list[Question]:
@@ -88,13 +88,13 @@ def encoded_items(
     for number, context in enumerate(contexts[first:], start=first):
         prefix = _prefix(target, context, tokenizer)
         encoded = {q: _question(q, tokenizer) for q in (*context.questions, *context.controls)}
-        found = []
+        of_context = []
         for item in (each for each in items if each.context == number):
             ids, start = encoded[item.question]
             nowhere = np.zeros(len(ids) - start, dtype=np.int32)
             request = Request(number, ids, start, nowhere, nowhere, prefix, item.length)
-            found.append(EncodedItem(item, request))
-        yield number, found
+            of_context.append(EncodedItem(item, request))
+        yield number, of_context
 
 
 def _prefix(target: RecallTarget, context: Context, tokenizer: DocumentTokenizer) -> Ids:
@@ -164,8 +164,8 @@ def score_items(scorer: Engine, encoded: Sequence[EncodedItem], target: RecallTa
 def _measures(result: Scored, rivals: Sequence[float] | None) -> dict[str, float | None]:
     right = result.scores.rank == 1
     if rivals is not None:
-        own = float(result.scores.logprob.sum())
-        right = np.array([(own > other) + (own == other) / 2 for other in rivals])
+        right_answer = float(result.scores.logprob.sum())
+        right = np.array([(right_answer > other) + (right_answer == other) / 2 for other in rivals])
     return {
         "exact_match": float((right == 1).all()),
         "token_accuracy": float(right.mean()),

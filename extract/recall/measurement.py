@@ -125,8 +125,10 @@ def _measure(
     spec, selection = plan.spec, plan.selection
     path = items_path(selection.problem, spec.model_id, selection.workspace)
     marks = dict(pq.read_schema(path).metadata or {}) if path.is_file() else {}
-    own = target_fingerprint(target, plan).encode()
-    answers = read_table(path) if marks.get(FINGERPRINT_KEY) == own else DOWNSTREAM.empty_table()
+    fingerprint = target_fingerprint(target, plan).encode()
+    answers = (
+        read_table(path) if marks.get(FINGERPRINT_KEY) == fingerprint else DOWNSTREAM.empty_table()
+    )
     done = len(answers["cluster"].unique())
     if done >= target.contexts:
         _describe(target, max(done, target.contexts), plan, texts)
@@ -171,7 +173,7 @@ def _measure(
             scorer = loading.load_engine(chosen)
         added = score_items(scorer, encoded, target)
         answers = pa.concat_tables([answers.replace_schema_metadata(None), added])
-        marks = {FINGERPRINT_KEY: own, WEIGHTS_KEY: scorer.weights.encode()}
+        marks = {FINGERPRINT_KEY: fingerprint, WEIGHTS_KEY: scorer.weights.encode()}
         if number == done:  # before the answers: what isn't described counts, controls too
             _describe(target, target.contexts, plan, texts)
         write_table(path, answers.cast(DOWNSTREAM).replace_schema_metadata(marks))

@@ -44,10 +44,10 @@ def _with_repeated_heads(
     # without the number of groups transformers leaves the heads as they are
     plain = SimpleNamespace(is_causal=getattr(module, "is_causal", True))
     key, value = repeat_kv(key, groups), repeat_kv(value, groups)
-    found: tuple[Tensor, None] = sdpa_attention_forward(
+    attended: tuple[Tensor, None] = sdpa_attention_forward(
         plain, query, key, value, attention_mask, **options
     )
-    return found
+    return attended
 
 
 AttentionInterface.register(REPEATED_HEADS, _with_repeated_heads)

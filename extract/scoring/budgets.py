@@ -174,9 +174,9 @@ class Attempts:
         budgets, emptied = self.budgets, self.device.type != "cuda"
         try:
             while True:
-                found, shortage = self._attempt(call)
-                if found is not None:
-                    return found[0]
+                result, shortage = self._attempt(call)
+                if result is not None:
+                    return result[0]
                 free_unused()
                 if not shortage:
                     continue

@@ -193,9 +193,9 @@ class Engine:
         return self._fused.in_place() if self._fused else nullcontext()
 
     def _score_all(self, requests: Sequence[Request]) -> list[Scored]:
-        found = self._score(requests)
-        scores = to_host([block for block, _ in found])
-        return [Scored(each, spent) for each, (_, spent) in zip(scores, found, strict=True)]
+        blocks = self._score(requests)
+        scores = to_host([block for block, _ in blocks])
+        return [Scored(each, spent) for each, (_, spent) in zip(scores, blocks, strict=True)]
 
     def _score(self, requests: Sequence[Request]) -> list[_OnDevice]:
         results: dict[int, _OnDevice] = {}
@@ -298,8 +298,8 @@ class Engine:
         hidden = self._states(prefix, cache)
         tokens = len(prefix)
         for i in same:
-            own = hidden[requests[i].first_target - 1 : len(prefix) - 1]
-            (results[i],), tokens = self._heads([own], requests, {i: tokens}), 0
+            of_targets = hidden[requests[i].first_target - 1 : len(prefix) - 1]
+            (results[i],), tokens = self._heads([of_targets], requests, {i: tokens}), 0
         suffixes = packing.suffixes_of(requests, group)
         # of the prefix, only the states that predict first tokens of suffixes are kept
         ends = {each.visible - 1: hidden[each.visible - 1].clone() for each in suffixes}

@@ -59,8 +59,8 @@ class _Stops(StoppingCriteria):  # type: ignore[misc]  # transformers has no typ
     def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
         written = input_ids[:, self.behind :][:, -self.look_back :]
         texts = self.tokenizer.batch_decode(written)
-        found = [any(stop in text for stop in self.stops) for text in texts]
-        return torch.tensor(found, dtype=torch.bool, device=input_ids.device)
+        stopped = [any(stop in text for stop in self.stops) for text in texts]
+        return torch.tensor(stopped, dtype=torch.bool, device=input_ids.device)
 
 
 @torch.inference_mode()
@@ -75,7 +75,7 @@ def generate(model: Any, contexts: Sequence[Ids], writing: Writing, batch_tokens
     """
     device = execution_device(model.get_input_embeddings())
     ends = _end_tokens(model, writing.tokenizer)
-    found: dict[int, Ids] = {}
+    answers: dict[int, Ids] = {}
     order = sorted(range(len(contexts)), key=lambda i: (-len(contexts[i]), i))
     torch.manual_seed(writing.seed)
     options = {"do_sample": False, **writing.options}
@@ -104,8 +104,8 @@ def generate(model: Any, contexts: Sequence[Ids], writing: Writing, batch_tokens
         for row, i in enumerate(batch):
             answer = written[row].cpu().numpy().astype(np.int32)
             last = np.flatnonzero(np.isin(answer, ends))
-            found[i] = answer[: last[0] + 1] if len(last) else answer
-    return [found[i] for i in range(len(contexts))]
+            answers[i] = answer[: last[0] + 1] if len(last) else answer
+    return [answers[i] for i in range(len(contexts))]
 
 
 def _end_tokens(model: Any, tokenizer: Any) -> list[int]:

@@ -91,14 +91,14 @@ def suffixes_of(requests: Sequence[Request], group: Sequence[int]) -> list[Piece
     for i in group:
         stem = requests[i].prefix_length, requests[i].ids[:-1].tobytes()
         stems.setdefault(stem, []).append(i)
-    found = []
+    pieces = []
     for (visible, _), members in stems.items():
         ids = requests[members[0]].ids
         if len(members) > 1 and len(ids) > 1:
-            found.append(Piece(ids[:-1], 0, visible, tuple(members)))
+            pieces.append(Piece(ids[:-1], 0, visible, tuple(members)))
         else:
-            found += [Piece(requests[i].ids, 0, visible, (i,)) for i in members]
-    return found
+            pieces += [Piece(requests[i].ids, 0, visible, (i,)) for i in members]
+    return pieces
 
 
 def pack_suffixes(suffixes: Sequence[Piece], budget: int) -> list[list[Piece]]:
