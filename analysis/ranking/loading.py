@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -124,40 +124,10 @@ def load_table(
         ).fetchall()
         lengths = connection.execute(_LENGTHS, [problem.name]).fetchall()
     scores, source = load_target(problem, workspace)
-    models = tuple(
-        Model(spec.model_id, spec.full_id, spec.family, spec.parameters, series_of(spec))
-        for spec in problem.ranked_models
-        if spec.model_id in scores
-    )
-    if len(models) < 3:
-        raise TokenmartError(
-            f"{problem.name}: {len(models)} models have a target score, 3 are needed; "
-            f"{remedy_without_target(problem)}",
-            code="too-few-scores",
-            where=problem.name,
-        )
+    models = _scored_models(problem, scores)
     if not rows and not ideas:
         raise nothing_built(problem)
-    columns = []
-    for row in rows:
-        name = f"{row['metric']}/{row['variant']}"
-        if row["direction"] is None:
-            raise TokenmartError(
-                f"metric {name} has values but no line in metric_catalog; describe it in its "
-                "metric file and run `tokenmart dbt build`",
-                code="undescribed-metric",
-                where=name,
-            )
-        cells = {cell["model_id"]: cell for cell in row.pop("cells") if cell["value"] is not None}
-        of_model = [cells.get(model.model_id, {}) for model in models]
-        columns.append(
-            MetricColumn(
-                **row | {"parameters": json.loads(row["parameters"])},
-                values=np.array([cell.get("value", math.nan) for cell in of_model]),
-                documents=tuple(cell.get("documents") or 0 for cell in of_model),
-                tokens=tuple(cell.get("tokens") or 0 for cell in of_model),
-            )
-        )
+    columns = [_column_of_build(row, models) for row in rows]
     of_metric = {row["metric"]: row for row in catalogue}
     for idea in ideas:
         if idea.metric in of_metric:
@@ -196,6 +166,23 @@ def load_table(
         argument=problem.argument,
         build=problem.build,
     )
+
+
+def _scored_models(problem: Ranked, scores: Mapping[str, float]) -> tuple[Model, ...]:
+    """The models of a problem that have a target score; TokenmartError below three."""
+    models = tuple(
+        Model(spec.model_id, spec.full_id, spec.family, spec.parameters, series_of(spec))
+        for spec in problem.ranked_models
+        if spec.model_id in scores
+    )
+    if len(models) < 3:
+        raise TokenmartError(
+            f"{problem.name}: {len(models)} models have a target score, 3 are needed; "
+            f"{remedy_without_target(problem)}",
+            code="too-few-scores",
+            where=problem.name,
+        )
+    return models
 
 
 def state_of(problem: Ranked, workspace: Workspace) -> BuildState:
@@ -259,6 +246,26 @@ def records(
         ) from None
     names = [column[0] for column in result.description or ()]
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+
+def _column_of_build(row: dict[str, Any], models: Sequence[Model]) -> MetricColumn:
+    """The column of a variant that is built; TokenmartError where the catalogue lacks it."""
+    name = f"{row['metric']}/{row['variant']}"
+    if row["direction"] is None:
+        raise TokenmartError(
+            f"metric {name} has values but no line in metric_catalog; describe it in its "
+            "metric file and run `tokenmart dbt build`",
+            code="undescribed-metric",
+            where=name,
+        )
+    cells = {cell["model_id"]: cell for cell in row.pop("cells") if cell["value"] is not None}
+    of_model = [cells.get(model.model_id, {}) for model in models]
+    return MetricColumn(
+        **row | {"parameters": json.loads(row["parameters"])},
+        values=np.array([cell.get("value", math.nan) for cell in of_model]),
+        documents=tuple(cell.get("documents") or 0 for cell in of_model),
+        tokens=tuple(cell.get("tokens") or 0 for cell in of_model),
+    )
 
 
 def _column_of_record(entry: MetricRecord, models: Sequence[Model], row: Any) -> MetricColumn:

@@ -126,23 +126,9 @@ def eval_command(
     for task in tasks:
         for note in prompt_notes(task.task, task.shots, chat):
             click.echo(visible(f"note: {task.name}: {note}"), err=True)
-    if dry_run and as_json:
-        print_records(
-            {"condition": task.condition, "requests": items[task.condition].num_rows}
-            | {"units": len(task.units)}
-            for task in tasks
-        )
-        return
     if dry_run:
-        for task in tasks:
-            requests = items[task.condition].num_rows
-            click.echo(
-                visible(
-                    f"{task.condition}: {counted(requests, 'request')} in "
-                    f"{counted(len(task.units), 'unit')}"
-                )
-            )
-        click.echo(f"{counted(len(selection.models), 'model')}; nothing was run")
+        requests = {condition: rows.num_rows for condition, rows in items.items()}
+        _print_plan(tasks, requests, len(selection.models), as_json)
         return
 
     conditions: set[str] = set()
@@ -195,15 +181,7 @@ def eval_command(
     if as_json:
         print_records(records)
     else:
-        units, stored, tokens = (
-            sum(record[name] for record in records) for name in ("units", "units_there", "tokens")
-        )
-        click.echo(
-            f"evaluated {counted(units, 'unit')} ({tokens:,} tokens) in "
-            f"{time.monotonic() - started:.0f} s"
-            + f"; {stored} of {total} were there already"
-            * (stored > 0)
-        )
+        _print_evaluated(records, total, time.monotonic() - started)
         if conditions:
             click.echo(visible(_next_step(problem.name, conditions)))
     if failures:
@@ -213,6 +191,37 @@ def eval_command(
             f"{len(failures)} failed (listed above); everything else is kept: correct the cause "
             "and run the same command again"
         )
+
+
+def _print_plan(
+    tasks: list[EvalTask], requests: dict[str, int], models: int, as_json: bool
+) -> None:
+    """What a run would do; `requests`: number of each task's, by condition."""
+    if as_json:
+        print_records(
+            {
+                "condition": task.condition,
+                "requests": requests[task.condition],
+                "units": len(task.units),
+            }
+            for task in tasks
+        )
+        return
+    for task in tasks:
+        asked = counted(requests[task.condition], "request")
+        click.echo(visible(f"{task.condition}: {asked} in {counted(len(task.units), 'unit')}"))
+    click.echo(f"{counted(models, 'model')}; nothing was run")
+
+
+def _print_evaluated(records: list[dict[str, Any]], total: int, seconds: float) -> None:
+    """What a run did, of `total` units."""
+    units, stored, tokens = (
+        sum(record[name] for record in records) for name in ("units", "units_there", "tokens")
+    )
+    click.echo(
+        f"evaluated {counted(units, 'unit')} ({tokens:,} tokens) in {seconds:.0f} s"
+        + f"; {stored} of {total} were there already" * (stored > 0)
+    )
 
 
 def _next_step(problem: str, conditions: Collection[str]) -> str:
