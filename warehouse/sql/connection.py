@@ -10,7 +10,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import duckdb
@@ -72,17 +72,11 @@ def connect_for_queries(workspace: Workspace) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def connect_to_parquet(workspace: Workspace, *, targets: bool = False) -> duckdb.DuckDBPyConnection:
-    """An in-memory database with views over the Parquet files and the macros of the project.
-
-    They work before dbt was ever run, and while it runs. The memory limit is `TOKENMART_MEMORY`.
-
-    Args:
-        targets: also create the views of target scores (`warehouse.sql.views`).
+def connect_in_memory(workspace: Workspace) -> duckdb.DuckDBPyConnection:
+    """An empty database; what exceeds the memory limit, `TOKENMART_MEMORY`, goes to the disk.
 
     Raises:
         TokenmartError: the memory limit is not a size.
-        StorageError: a file of a table is damaged, foreign or in another's place.
     """
     memory = os.environ.get("TOKENMART_MEMORY") or "5GiB"
     try:
@@ -93,8 +87,26 @@ def connect_to_parquet(workspace: Workspace, *, targets: bool = False) -> duckdb
         raise TokenmartError(f"TOKENMART_MEMORY={memory}: {first_line(error)}") from error
     # days and hours are the same wherever a question is asked
     connection.execute("set global TimeZone = 'UTC'")
+    with suppress(OSError):  # a folder that can only be read: DuckDB says so if it needs it
+        workspace.cache.mkdir(parents=True, exist_ok=True)
     connection.execute(f"set temp_directory = {quoted(workspace.cache / 'duckdb')}")
     connection.execute(f"set max_temp_directory_size = {quoted(_SPILLED)}")
+    return connection
+
+
+def connect_to_parquet(workspace: Workspace, *, targets: bool = False) -> duckdb.DuckDBPyConnection:
+    """An in-memory database with views over the Parquet files and the macros of the project.
+
+    They work before dbt was ever run, and while it runs.
+
+    Args:
+        targets: also create the views of target scores (`warehouse.sql.views`).
+
+    Raises:
+        TokenmartError: the memory limit is not a size.
+        StorageError: a file of a table is damaged, foreign or in another's place.
+    """
+    connection = connect_in_memory(workspace)
     connection.execute("set parquet_metadata_cache = true")
     create_views(connection, workspace)
     if targets:

@@ -22,7 +22,8 @@ from plugins.merging.problem import OVERALL, MergeProblem, load_merge_problem
 from plugins.merging.tables import MERGE_ENTRIES, MERGE_RUNS
 from warehouse.errors import ProblemFileError, TokenmartError, did_you_mean
 from warehouse.paths import Workspace
-from warehouse.sql.connection import connect_read_only
+from warehouse.progress import progress_bar
+from warehouse.sql.connection import connect_in_memory, connect_read_only
 from warehouse.sql.problem_state import read_states
 
 MARTS = {
@@ -132,7 +133,7 @@ def rank_file(
     """
     table = read_ranking(path, round_name)
     name = path.stem
-    with duckdb.connect() as connection:
+    with connect_in_memory(workspace) as connection:
         for source, rows in (
             ("ranking_columns", table.columns),
             ("ranking_results", table.results),
@@ -146,8 +147,10 @@ def rank_file(
             )
         variables = {"ranking_draws": draws, "ranking_seed": seed}
         models = ModelSql(connection, workspace, variables)
-        for mart in MARTS:
-            models.build(mart)
+        with progress_bar(len(MARTS), "tables") as progress:
+            for mart in MARTS:
+                models.build(mart)
+                progress(f"building: {mart}", 1)
         found = _read(connection, name, recipes, workspace, most_draws, seed)
         return replace(found, notes=table.notes)
 
@@ -248,15 +251,18 @@ class MoreDraws:
     def of(self, model: str, made: int, total: int) -> Iterator[duckdb.DuckDBPyConnection]:
         """Databases with a model of the draws from `made` + 1 to `total`, a part of them each."""
         at_once = max(DRAWS, RESULTS_AT_ONCE // max(self.values.num_rows, 1))
-        for first in range(made + 1, total + 1, at_once):
-            draws = min(at_once, total + 1 - first)
-            numbers = {"ranking_first_draw": first, "ranking_draws": draws}
-            with duckdb.connect() as connection:
-                connection.register("int_ranking_values", self.values)
-                given = ["int_ranking_values"]
-                variables = numbers | {"ranking_seed": self.seed}
-                ModelSql(connection, self.workspace, variables, given).build(model)
-                yield connection
+        with progress_bar(total, "draws") as progress:
+            progress(model, made, computed=False)
+            for first in range(made + 1, total + 1, at_once):
+                draws = min(at_once, total + 1 - first)
+                numbers = {"ranking_first_draw": first, "ranking_draws": draws}
+                with connect_in_memory(self.workspace) as connection:
+                    connection.register("int_ranking_values", self.values)
+                    given = ["int_ranking_values"]
+                    variables = numbers | {"ranking_seed": self.seed}
+                    ModelSql(connection, self.workspace, variables, given).build(model)
+                    yield connection
+                progress(model, draws)
 
 
 def _pairs(marts: dict[str, list[Row]], more: MoreDraws) -> list[Row]:

@@ -139,12 +139,13 @@ def notes(standings: Standings, round_name: str) -> list[str]:
         for row in marts["merge_costs"]
         if not row["within_limits"]
     ]
+    rows = _of(standings, "rankings", round_name)
     found += [
         f"not ranked: {row['entry']}: no score in {listed(row['missing'] or [])}"
-        for row in _of(standings, "rankings", round_name)
+        for row in rows
         if row["score"] is None
     ]
-    zero = [row["entry"] for row in _of(standings, "rankings", round_name) if row["score"] == 0]
+    zero = [row["entry"] for row in rows if row["score"] == 0]
     if zero:
         found.append(
             f"score 0 of {listed(zero)}: a mean win rate of 0 in one group of tasks makes the "
@@ -152,6 +153,8 @@ def notes(standings: Standings, round_name: str) -> list[str]:
             "win rates"
         )
     pairs = _of(standings, "ranking_pairs", round_name)
+    if not pairs and sum(row["score"] is not None for row in rows) > 1:
+        found.append("pairs are not compared: there are more than 1,000 entries")
     if pairs and all(row["verdict"] == TOO_FEW for row in pairs):
         found.append(
             f"pairs are not tested: it takes {least_groups(len(pairs))} items (6 in each task) or "

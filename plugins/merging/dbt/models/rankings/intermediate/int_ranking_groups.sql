@@ -1,3 +1,5 @@
+{{ config(materialized = 'view') }}
+
 with scores as (
     select * from {{ ref('int_ranking_values') }}
 ),

@@ -1,11 +1,20 @@
-with scores as (
+-- Pairs take time and memory of entries squared: a ranking of more than 1,000 entries has none.
+
+with small_rankings as (
+    select problem
+    from {{ ref('int_ranking_values') }}
+    group by problem
+    having count(distinct entry) <= 1000
+),
+
+scores as (
     select * from {{ ref('int_ranking_scores') }}
-    where score is not null
+    where score is not null and problem in (select one.problem from small_rankings as one)
 ),
 
 round_units as (
     select * from {{ ref('int_ranking_units') }}
-    where resampled = 'items'
+    where resampled = 'items' and problem in (select one.problem from small_rankings as one)
 ),
 
 compared as (
