@@ -20,6 +20,9 @@
         from (values {{ rows | join(', ') }}) as models (model, sources, parents)
         left join main.problem_states on true;
     {%- endif -%}
+    {%- if execute %}
+        select refuse_changed_files()
+    {%- endif -%}
 {% endmacro %}
 
 {#- Files and hashes of a model's SQL and of the ephemeral models in it; tables that it is built from. -#}

@@ -113,9 +113,24 @@ def test_no_hook_reaches_a_target_score(hostile, tmp_path, hook):
     assert own.rows("select * from duckdb_tables() where table_name = 'kept'") == []
 
 
-@pytest.mark.parametrize("written", ["footer", "no footer"])
-def test_a_hook_that_writes_over_tokens_is_named(new_warehouse, tmp_path, written):
-    """What it read was replaced: the run fails, and so does every command after it."""
+HOOKS = {
+    "footer": "copy (from read_parquet('{tokens}', hive_partitioning = false) limit 9)"
+    " to '{tokens}' (format parquet, kv_metadata {{'tokenmart.units': {ledger}, 'tokenmart.schema': '3'}})",
+    "no footer": "copy (from read_parquet('{tokens}', hive_partitioning = false) limit 9)"
+    " to '{tokens}' (format parquet)",
+    "table": "copy (select 1 as x) to '{table}' (format parquet)",
+    "removed": "copy (select 1 as x) to '{folder}'"
+    " (format csv, per_thread_output true, overwrite true)",
+}
+"""Ways to change what dbt reads."""
+
+
+@pytest.mark.parametrize(
+    ("written", "command"),
+    [("footer", "run"), ("no footer", "build"), ("table", "run"), ("removed", "run")],
+)
+def test_a_hook_that_changes_the_store_is_named(new_warehouse, tmp_path, written, command):
+    """What it read was replaced: dbt fails, however it was started, and commands after it do."""
     fresh = new_warehouse(Shape(models=1, documents=1, tokens=200)).with_own_project(tmp_path)
     tokens = next((fresh.data / "tokens").rglob("tokens.parquet"))
     write_table(tokens, pq.read_table(tokens, partitioning=None))
@@ -123,22 +138,26 @@ def test_a_hook_that_writes_over_tokens_is_named(new_warehouse, tmp_path, writte
         "select decode(value) from parquet_kv_metadata($1) where decode(key) = 'tokenmart.units'",
         [str(tokens)],
     ).fetchone()
-    footer = f", kv_metadata {{'tokenmart.units': {quoted(ledger)}, 'tokenmart.schema': '3'}}"
-    copy = f"copy (from read_parquet('{tokens}', hive_partitioning = false) limit 9) to '{tokens}'"
-    copy += f" (format parquet{footer if written == 'footer' else ''})"
-    hook = {"config": {"pre_hook": copy}}
+    table = next((fresh.data / "documents").rglob("documents.parquet"))
+    places = {"tokens": tokens, "table": table, "folder": tokens.parent}
+    hook = {"config": {"pre_hook": HOOKS[written].format(ledger=quoted(ledger), **places)}}
     (fresh.project / "models" / "mine.sql").write_text("select 1 as x")
     (fresh.project / "models" / "mine.yml").write_text(
         json.dumps({"models": [{"name": "mine", **hook}]})
     )
+    changed = table if written == "table" else tokens
+    intact = changed.read_bytes()
     with fresh.as_workspace() as workspace:
-        before = tokens.read_bytes()
         assert run_dbt(["run", "--select", "token_units"], workspace) == 0
-        with refuses("damaged-file", str(tokens)):
-            run_dbt(["run", "--select", "mine"], workspace)
-        assert tokens.read_bytes() != before
-        with refuses("damaged-file", str(tokens)):
-            connect_for_queries(workspace)
+        with refuses("damaged-file", str(changed)):
+            run_dbt([command, "--select", "mine"], workspace)
+        assert not changed.exists() or changed.read_bytes() != intact
+        if written != "removed":  # else it is as if it had never been computed
+            with refuses("damaged-file", str(changed)):
+                connect_for_queries(workspace)
+        changed.write_bytes(intact)
+        plain = fresh.dbt(command, "--select", "mine")
+        assert plain.returncode == 1 and f"{changed}: " in plain.stdout
 
 
 def test_a_model_in_python_is_refused(hostile, tmp_path):

@@ -15,6 +15,7 @@ from warehouse.paths import Workspace, find_workspace, problem_argument
 from warehouse.sql.connection import lock
 from warehouse.sql.problem_state import write_states
 from warehouse.sql.views import create_views
+from warehouse.store.stored_files import file_stamps, refuse_changes
 from warehouse.store.token_files import publish_all
 
 STORAGE_VERSION = "v1.4.0"
@@ -66,10 +67,22 @@ class Plugin(BasePlugin):
             create_views(conn, workspace)
             write_states(conn, workspace)
             conn.execute("set global parquet_metadata_cache = true")
+            _add_check(conn, workspace)
             lock(conn, workspace)
         except (TokenmartError, duckdb.Error, OSError) as error:
             conn.close()  # dbt tries again: with this one open, DuckDB would complain of that alone
             raise DbtRuntimeError(first_line(error, 1000)) from error
+
+
+def _add_check(conn: duckdb.DuckDBPyConnection, workspace: Workspace) -> None:
+    """Create the SQL function that `record_build` calls at the end of a run."""
+    before = file_stamps(workspace)
+
+    def refuse_changed_files() -> bool:
+        refuse_changes(workspace, before)
+        return True
+
+    conn.create_function("refuse_changed_files", refuse_changed_files, side_effects=True)
 
 
 def _publish_finished(workspace: Workspace) -> None:

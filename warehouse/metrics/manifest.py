@@ -19,7 +19,7 @@ from pydantic.dataclasses import dataclass as validated
 from warehouse.child_process import NOT_FROM_HERE, inherited
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
-from warehouse.store.stored_files import file_stamps, refuse_faults
+from warehouse.store.stored_files import file_stamps, refuse_changes
 
 _SOURCES = ("models", "macros", "dbt_project.yml")
 """What dbt parses, within its project."""
@@ -74,8 +74,7 @@ def run_dbt(arguments: Sequence[str], workspace: Workspace, log: IO[bytes] | Non
         stderr=log,
         check=False,
     )
-    if file_stamps(workspace) != before:  # by an extraction, or by a hook of a model
-        refuse_faults(workspace)
+    refuse_changes(workspace, before)
     return done.returncode
 
 

@@ -62,6 +62,22 @@ def refuse_faults(workspace: Workspace) -> None:
         raise StorageError(f"{path}: {what}", code="damaged-file", where=path)
 
 
+def refuse_changes(workspace: Workspace, before: dict[Path, str]) -> None:
+    """Stop if dbt, which only reads, has left a file as no extraction does, or none: by a hook.
+
+    Args:
+        before: `file_stamps` at its start.
+
+    Raises:
+        StorageError: names the file.
+    """
+    after = file_stamps(workspace)
+    if after != before:
+        refuse_faults(workspace)
+    for path in sorted(before.keys() - after.keys())[:1]:
+        raise StorageError(f"{path}: removed while dbt ran", code="damaged-file", where=path)
+
+
 def find_faults(workspace: Workspace, *, every_byte: bool = False) -> list[Fault]:
     """Every Parquet file of the tables that is foreign, damaged or in another's place, by path.
 
