@@ -115,7 +115,8 @@ def test_no_hook_reaches_a_target_score(hostile, tmp_path, hook):
 
 HOOKS = {
     "footer": "copy (from read_parquet('{tokens}', hive_partitioning = false) limit 9)"
-    " to '{tokens}' (format parquet, kv_metadata {{'tokenmart.units': {ledger}, 'tokenmart.schema': '3'}})",
+    " to '{tokens}'"
+    " (format parquet, kv_metadata {{'tokenmart.units': {ledger}, 'tokenmart.schema': '3'}})",
     "no footer": "copy (from read_parquet('{tokens}', hive_partitioning = false) limit 9)"
     " to '{tokens}' (format parquet)",
     "table": "copy (select 1 as x) to '{table}' (format parquet)",
