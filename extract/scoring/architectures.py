@@ -30,8 +30,11 @@ LIMITS = (
     "output_logit_soft_cap",
     "gate_soft_cap",
     "softcap",
+    "logits_scaling",
+    "logit_scale",
+    "lm_head_multiplier",
 )
-"""Keys of configurations: tokens that a layer sees, and caps of scores and logits."""
+"""Keys of configurations: tokens that a layer sees, caps of scores and logits, their factors."""
 
 
 def backbone(model: Any) -> Any:
@@ -83,7 +86,7 @@ def reason_for_separate_prefixes(model: Any) -> str:
 
 
 def _refuse_limits_below_one(config: Any) -> None:
-    """Stop at a window, chunk or cap of 0 or less, which other libraries read as 'none'.
+    """Stop at a window, chunk, cap or factor of 0 or less, which other libraries read as 'none'.
 
     transformers reads the number: a window of 0 hides every token, a cap of −1 caps at 1. A key
     that the architecture doesn't define has no effect.
@@ -96,7 +99,8 @@ def _refuse_limits_below_one(config: Any) -> None:
         if hasattr(type(config), key) and isinstance(value, (int, float)) and value <= 0:
             raise TokenmartError(
                 f"{config.model_type}: {key}: {value} in its config.json is read as a number, not "
-                f"as 'none'; give a copy of the model whose config.json has `{key}: null`",
+                f"as 'none'; give a copy of the model whose config.json has `{key}: null`, or no "
+                "such key",
                 code="limit-below-one",
                 where=key,
             )
@@ -107,7 +111,8 @@ def refuse_unsupported(model: Any) -> None:
 
     Raises:
         TokenmartError: Falcon with ALiBi and eager attention, where the bias is added twice;
-            attention whose scores are capped, without the cap; a window, chunk or cap of 0 or less.
+            attention whose scores are capped, without the cap; a window, chunk, cap or factor
+            of 0 or less.
     """
     config = model.config.get_text_config()
     _refuse_limits_below_one(config)

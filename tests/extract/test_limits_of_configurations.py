@@ -70,6 +70,10 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any] | None]] = [
         {**GEMMA, "attn_logit_softcapping": None, "final_logit_softcapping": None},
         {**GEMMA, "attn_logit_softcapping": 1e9, "final_logit_softcapping": None},
     ),
+    # factors of logits: 0 is no 'none' to plain transformers
+    ("granite", {"logits_scaling": 0.0}, None),
+    ("cohere", {"logit_scale": 0.0}, None),
+    ("llama", {"logits_scaling": 0.0}, {}),
     # chunks
     ("llama4_text", {**CHUNKS, "attention_chunk_size": 0}, None),
     ("llama4_text", {**CHUNKS, "attention_chunk_size": -1}, None),
