@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
+from unicodedata import normalize
 
 import pyarrow as pa
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field
 
 from plugins.benchmarks.refusal import refused
 from warehouse.errors import TokenmartError
@@ -26,7 +28,9 @@ class PlainRow(BaseModel):
 
 
 Row = TypeVar("Row", bound=BaseModel)
-Name = Annotated[str, Field(min_length=1)]
+Name = Annotated[str, Field(min_length=1), AfterValidator(partial(normalize, "NFC"))]
+"""Names that are canonically equivalent in Unicode look the same: they are one."""
+
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Least0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from plugins.benchmarks.scores.metric_directions import direction_of
-from plugins.benchmarks.scores.plain_rows import Fact, refuse_contradictions
+from plugins.benchmarks.scores.plain_rows import Fact, Name, refuse_contradictions
 from plugins.merging.problem import OVERALL
 from plugins.merging.tables import RANKING_COLUMNS, RANKING_RESULTS
 from warehouse.errors import TokenmartError
@@ -25,8 +25,6 @@ SCORE = "score"
 
 MEAN_WIN_RATE = "mean_win_rate"
 """The metric whose values are win rates computed by another program."""
-
-Text = Annotated[str, Field(min_length=1)]
 
 
 def _not_reserved(name: str) -> str:
@@ -46,16 +44,16 @@ class ResultRow(BaseModel):
         str_strip_whitespace=True,
     )
 
-    entry: Text
-    task: Text
+    entry: Name
+    task: Name
     value: float | None = None
-    round: Annotated[Text, AfterValidator(_not_reserved)] = "results"
+    round: Annotated[Name, AfterValidator(_not_reserved)] = "results"
     round_weight: float = Field(default=1, ge=0)
-    task_group: Text | None = None
-    metric: Text = SCORE
+    task_group: Name | None = None
+    metric: Name = SCORE
     direction: Literal["higher", "lower"] | None = None
     item: int | None = Field(default=None, ge=0)
-    cluster: Text | None = None
+    cluster: Name | None = None
 
     @model_validator(mode="after")
     def _win_rate_of_a_task(self) -> ResultRow:

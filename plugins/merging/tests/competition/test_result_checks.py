@@ -84,6 +84,16 @@ def test_entries_without_an_overall_score_name_their_rounds(tmp_path):
     }  # fmt: skip
 
 
+def test_names_that_unicode_holds_for_equal_are_one(tmp_path):
+    """As a file of macOS and one of Linux write them; letters of either case are two."""
+    table = {"qa": {"caf\u00e9": 1, "Caf\u00e9": 2}, "nli": {"cafe\u0301": 3, "Cafe\u0301": 2}}
+    rows = shown(write(tmp_path / "r.csv", plain(table)))["rankings"]
+    assert {row["entry"]: row["mean_win_rate"] for row in rows} == {
+        "caf\u00e9": 0.5,
+        "Caf\u00e9": 0.5,
+    }
+
+
 def test_a_round_of_weight_0_is_no_part_of_the_overall_intervals_and_pairs(tmp_path):
     """Its results have no items: items of the two others are resampled, and compare the pairs."""
     scores = {entry: [int(item % 4 >= n) for item in range(40)] for n, entry in enumerate("ab")}
