@@ -73,10 +73,18 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     return find_workspace()
 
 
+@pytest.fixture(scope="session")
+def filled_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files that `filled` starts from."""
+    root = tmp_path_factory.mktemp("filled")
+    fill(workspace_of(root))
+    return root / "data"
+
+
 @pytest.fixture
-def filled(workspace: Workspace) -> Workspace:
+def filled(workspace: Workspace, filled_store: Path) -> Workspace:
     """Two models, one document, all probes; `bad` also has a failed unit."""
-    fill(workspace)
+    shutil.copytree(filled_store, workspace.data, dirs_exist_ok=True)
     return workspace
 
 

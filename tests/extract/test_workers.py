@@ -191,6 +191,7 @@ def no_unit_twice(workspace: Workspace) -> int:
     return len(units)
 
 
+@pytest.mark.slow
 def test_workers_leave_the_table_of_one_process(workspace, tiny_problem):
     path = tiny_problem(texts=6)
     ok(run(path))
@@ -215,6 +216,7 @@ def test_what_a_killed_worker_had_is_done(workspace, tiny_problem, held):
     assert no_unit_twice(workspace) == 48
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["load", "score", "always"])
 def test_what_one_worker_has_no_memory_for_is_done_by_another(
     when, workspace, tiny_problem, monkeypatch

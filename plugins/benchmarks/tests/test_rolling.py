@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +85,21 @@ def test_a_prompt_of_white_space_is_read_after_bos_or_the_end_of_text(
     assert (start, end) == (0, len(f"{prompt} yes"))
     ids, cut = encoder.prompt(prompt, 5)
     assert len(ids) and cut == 0
+
+
+@pytest.mark.parametrize("has_bos", [True, False])
+def test_pairs_are_the_harness_s_own(has_bos, tiny_checkpoint):
+    """With white space behind the prompt, and with a BOS that it begins with: no second one."""
+    HFLM = pytest.importorskip("lm_eval.models.huggingface").HFLM
+    folder = tiny_checkpoint("llama", has_bos)
+    harness = HFLM(pretrained=str(folder), device="cpu", dtype="float32")
+    encoder = encoder_of(folder)
+    for begin, space in product(("", "<s>"), ("", " ", "\n", " \n", "  ", "\t")):
+        texts = f"{begin}the metric{space}", " is a query"
+        pair = encoder.pair(*texts)
+        assert [pair.context.tolist(), pair.continuation.tolist()] == list(
+            harness._encode_pair(*texts)
+        ), texts
 
 
 def test_a_text_of_the_context_s_length_is_one_window(tiny_checkpoint):

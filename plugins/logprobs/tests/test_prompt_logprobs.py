@@ -60,35 +60,37 @@ def stored(workspace: Workspace, model: str = "one", condition: str = "full") ->
     return pq.read_table(path, partitioning=None)
 
 
-@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("bos", [True, False])
-def test_rows_are_those_of_an_extraction(form, bos, workspace, tiny_problem, scored, tmp_path):
+def test_rows_are_those_of_an_extraction(bos, workspace, tiny_problem, scored, tmp_path):
     path = tiny_problem()
     name = "one" if bos else "two"
     ok(run(path, "--probe", "full", "--model", f"tiny/{name}"))
     expected = stored(workspace, name)
-    write, lacks = FORMS[form]
-    dump = write(scored[bos], bos, tmp_path)
-    assert take(path, dump, model=f"tiny/{name}").exit_code == 1  # others are stored
-    ok(take(path, dump, model=f"tiny/{name}", options=("--force",)))
-    found = stored(workspace, name)
-    assert found.schema.equals(expected.schema)
-    for column in expected.schema.names:
-        if column in (*lacks, "varentropy"):
-            assert found[column].null_count == found.num_rows > 0
-        elif column in ("logprob", "top_logprob", "entropy"):
-            assert np.abs(found[column].to_numpy() - expected[column].to_numpy()).max() < 5e-4
-        elif column == "rank":  # two tokens may have nearly one log-prob
-            assert (found[column].to_numpy() == expected[column].to_numpy()).mean() > 0.99
-        else:
-            assert found[column].equals(expected[column]), column
-    units = read_units(published_path(workspace, "tiny", f"tiny--{name}", "full"))
-    record = json.loads(units[0].imported)
-    assert record["lacks"] == lacks and record["files"][0][0] == dump.name
-    assert {(unit.status, unit.backend, unit.dtype, unit.seconds) for unit in units} == {
-        ("done", form.split()[0], "", 0.0)
-    }
-    assert check_store(workspace).defects == ()
+    for form, (write, lacks) in FORMS.items():
+        dump = write(scored[bos], bos, tmp_path)
+        assert take(path, dump, model=f"tiny/{name}").exit_code == 1  # others are stored
+        ok(take(path, dump, model=f"tiny/{name}", options=("--force",)))
+        found = stored(workspace, name)
+        assert found.schema.equals(expected.schema)
+        for column in expected.schema.names:
+            where = form, column
+            if column in (*lacks, "varentropy"):
+                assert found[column].null_count == found.num_rows > 0, where
+                continue
+            mine, theirs = found[column].to_numpy(), expected[column].to_numpy()
+            if column in ("logprob", "top_logprob", "entropy"):
+                assert np.abs(mine - theirs).max() < 5e-4, where
+            elif column == "rank":  # two tokens may have nearly one log-prob
+                assert (mine == theirs).mean() > 0.99, where
+            else:
+                assert found[column].equals(expected[column]), where
+        units = read_units(published_path(workspace, "tiny", f"tiny--{name}", "full"))
+        record = json.loads(units[0].imported)
+        assert record["lacks"] == lacks and record["files"][0][0] == dump.name
+        assert {(unit.status, unit.backend, unit.dtype, unit.seconds) for unit in units} == {
+            ("done", form.split()[0], "", 0.0)
+        }
+        assert check_store(workspace).defects == ()
 
 
 def test_a_window(workspace, tiny_problem, scored, tmp_path):
@@ -203,6 +205,7 @@ ROWS: dict[str, tuple[dict[str, Any], str, str]] = {
     "other token": ({"token_id": 1}, "other-tokens", "row 6"),
     "no token": ({"token_id": None}, "other-tokens", "row 6"),
     "duplicate": ({"position": 4}, "given-twice", "row 5"),
+    "more than a rounding above 0": ({"logprob": 2.0**-15}, "positive-logprob", "row 6"),
     "rank 0": ({"rank": 0}, "wrong-rank", "row 6"),
     "top below the token": ({"top_logprob": -50.0}, "wrong-top-logprob", "row 6"),
     "negative entropy": ({"entropy": -1.0}, "wrong-entropy", "row 6"),
@@ -243,6 +246,20 @@ def test_refused_dumps_and_rows(case, workspace, tiny_problem, scored, tmp_path)
         entries[5] |= change
     dump = write_lines(tmp_path / "dump.jsonl", entries)
     refuses_dump(workspace, path, dump, code, where)
+
+
+def test_numbers_a_rounding_beyond_their_limit_are_stored_at_it(
+    workspace, tiny_problem, scored, tmp_path
+):
+    """A log-prob above 0, and a top-1 token below the token itself."""
+    path = tiny_problem(probes=[{"kind": "full"}])
+    entries = [row for n, each in enumerate(scored[True]) for row in rows(each, n, True)]
+    entries[4] |= {"logprob": 2.0**-16, "rank": 1, "top_logprob": 2.0**-16}
+    entries[5] |= {"logprob": -0.5, "rank": 1, "top_logprob": -0.5 - 2.0**-17}
+    ok(take(path, write_lines(tmp_path / "dump.jsonl", entries)))
+    assert [stored(workspace)[name][4:6].to_pylist() for name in ("logprob", "top_logprob")] == [
+        [0.0, -0.5]
+    ] * 2
 
 
 @pytest.mark.parametrize(

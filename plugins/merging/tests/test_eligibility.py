@@ -83,6 +83,8 @@ def test_headers_count_what_a_library_loads(tmp_path):
     folder = make_expert(tmp_path / "one")
     loaded = load_file(folder / "model.safetensors")
     assert count_parameters(read_headers(folder)) == sum(each.size for each in loaded.values())
+    write_weights(folder / "model.safetensors", {"w": (8010, 10**6)}, dtype="F8_E4M3")
+    assert count_parameters(read_headers(folder)) == 8_010_000_000
 
 
 def of_expert(index: int, **fields: Any) -> Change:
@@ -91,9 +93,9 @@ def of_expert(index: int, **fields: Any) -> Change:
 
 def _too_large(folder: Path, sections: dict[str, Any]) -> None:
     """A base of its own: against another its shapes would be refused, too."""
-    write_weights(folder / "tuned" / "model.safetensors", {"w": (8010, 10**6)}, dtype="F8_E4M3")
+    write_weights(folder / "tuned" / "model.safetensors", {"w": (801, 10)}, dtype="F8_E4M3")
     del sections["experts"][1]["base"]
-    sections["rules"]["bases"] = ["base", "tuned"]
+    sections["rules"] |= {"bases": ["base", "tuned"], "most_parameters": 8000}
 
 
 def _cut(folder: Path, _: dict[str, Any]) -> None:
@@ -145,7 +147,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "too late": (of_expert(1, published="2025-06-01"), "published"),
     "no date": (of_expert(1, published=None), "published"),
     "base": (of_expert(1, base=None), "base"),
-    "8.01B": (_too_large, "parameters"),
+    "too large": (_too_large, "parameters"),
     "truncated": (_cut, "files"),
     "no header": (_no_header, "files"),
     "quantised": (_quantised, "files"),

@@ -189,8 +189,15 @@ def test_the_smallest_rho_that_may_be_claimed_is_where_the_interval_touches_0():
     assert math.atanh(found.least_rho) - found.critical * error == pytest.approx(0, abs=1e-6)
 
 
-@pytest.mark.parametrize(("models", "sizes"), [(8, (4, 3, 1)), (17, (9, 5, 2, 1))])
-@pytest.mark.parametrize("share", [0.0, 0.8])
+@pytest.mark.parametrize(
+    ("models", "sizes", "share"),
+    [
+        (8, (4, 3, 1), 0.0),
+        pytest.param(8, (4, 3, 1), 0.8, marks=pytest.mark.slow),
+        pytest.param(17, (9, 5, 2, 1), 0.0, marks=pytest.mark.slow),
+        (17, (9, 5, 2, 1), 0.8),
+    ],
+)
 def test_false_claims_stay_below_5_percent(models, sizes, share):
     """benchmarks/inference_simulation.py has more designs and 1,000 studies of each."""
     families = [name for name, size in enumerate(sizes) for _ in range(size)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import jsonschema
@@ -31,11 +32,26 @@ def submit(minilong, tmp_path):
     return submit
 
 
+@pytest.fixture(scope="module")
+def submitted(filled_minilong, tmp_path_factory):
+    """A checkout that has written the bundle in its folder `out`."""
+    root = tmp_path_factory.mktemp("submitted")
+    shutil.copytree(filled_minilong, root, dirs_exist_ok=True)
+    (root / "dbt_project" / "dbt_project.yml").touch()
+    words = ["--problem", "minilong", "--metric", "good", "--resamples", "200"]
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("TOKENMART_DATA", "TOKENMART_DATABASE", "DBT_TARGET_PATH"):
+            patch.delenv(name, raising=False)
+        patch.setenv("TOKENMART_HOME", str(root))
+        done = CliRunner().invoke(cli.submit, [*words, "--out", str(root / "out")])
+    assert done.exit_code == 0, done.stderr
+    return root
+
+
 @pytest.fixture
-def written(submit, tmp_path):
-    result = submit()
-    assert result.exit_code == 0, result.stderr
-    return tmp_path / "out"
+def written(minilong, submitted):
+    shutil.copytree(submitted, minilong.workspace.root, dirs_exist_ok=True)
+    return minilong.workspace.root / "out"
 
 
 def reproduce(folder):

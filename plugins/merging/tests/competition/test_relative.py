@@ -178,15 +178,15 @@ def test_draws_are_added_until_an_interval_is_decided(tmp_path):
 
 def test_without_items_or_with_few_there_is_no_interval(tmp_path):
     table = {"qa": {"plain": 0.25, "one": 0.5, "two": 0.75, "all": 0.5, "three": 0.5}}
-    few = items({name: [value] * 29 for name, value in table["qa"].items()})
-    for rows, count in ((plain(table), None), (few, 29)):
+    few, enough = (items({name: [x] * n for name, x in table["qa"].items()}) for n in (29, 30))
+    for rows, count in ((plain(table), None), (few, 29), (enough, 30)):
         path = write(tmp_path / "r.csv", rows)
         (row,) = rank_file(path, WORKSPACE, 50, recipes=problem_of(tmp_path)).marts["relative"]
         assert (row["over_base"], row["over_best"], row["items"]) == (0.25, -0.25, count)
         assert row["best_experts"] == ["two"] and row["missing"] == []
-        assert {
-            row[f"{key}_{end}"] for key in ("over_base", "over_best") for end in ("low", "high")
-        } == {None}
+        for key in ("over_base", "over_best"):
+            ends = [row[f"{key}_low"], row[f"{key}_high"]]
+            assert ends == ([pytest.approx(row[key], abs=1e-9)] * 2 if count == 30 else [None] * 2)
 
 
 def test_an_entry_without_a_recipe_is_refused(tmp_path):
