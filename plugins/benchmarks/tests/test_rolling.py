@@ -67,6 +67,9 @@ def test_windows_score_every_token_once_within_the_context(
     for pair in pairs:
         # the last target is no input
         assert len(pair.context) + len(pair.continuation) - 1 <= longest
+    if longest > 1:
+        begins = {int(pair.context[0]) == 0 for pair in pairs[1:]}
+        assert begins <= {has_bos and too_long == "cut"}
     # of an empty text, the harness scores the tokenizer's BOS behind its own
     assert [p.continuation.tolist() for p in encoder.rolling("")] == [[0]] * doubled
 
@@ -100,6 +103,17 @@ def test_pairs_are_the_harness_s_own(has_bos, tiny_checkpoint):
         assert [pair.context.tolist(), pair.continuation.tolist()] == list(
             harness._encode_pair(*texts)
         ), texts
+
+
+@pytest.mark.parametrize(
+    ("has_bos", "too_long", "kept"), [(True, "cut", 1), (True, "harness", 0), (False, "cut", 0)]
+)
+def test_a_cut_prompt_keeps_its_bos(has_bos, too_long, kept, tiny_checkpoint):
+    encoder = encoder_of(tiny_checkpoint("llama", has_bos), 9, too_long)
+    ids = encoder.tokenizer.encode(TEXT).ids.tolist()
+    context, cut = encoder.prompt(TEXT, 2)
+    assert context.tolist() == [0] * kept + ids[kept - 7 :]
+    assert cut == len(ids) + has_bos - 7
 
 
 def test_a_text_of_the_context_s_length_is_one_window(tiny_checkpoint):
