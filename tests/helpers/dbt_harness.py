@@ -29,10 +29,11 @@ NO_UNIT_TESTS = ("--exclude-resource-type", "unit_test")
 
 # What dbt remembers of a parsed project: half of each first run in a new folder is parsing.
 # Workers of one run inherit the folder.
-if "TOKENMART_TEST_PARSED" not in os.environ:
-    os.environ["TOKENMART_TEST_PARSED"] = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, os.environ["TOKENMART_TEST_PARSED"])
-PARSED = Path(os.environ["TOKENMART_TEST_PARSED"]) / "partial_parse.msgpack"
+PARSED_IN = "TOKENMART_TEST_PARSED"
+if PARSED_IN not in os.environ:
+    os.environ[PARSED_IN] = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, os.environ[PARSED_IN])
+PARSED = Path(os.environ[PARSED_IN]) / "partial_parse.msgpack"
 
 SHAPE = Shape(
     models=4,
