@@ -12,6 +12,7 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
 
@@ -167,6 +168,7 @@ def parse_yaml(path: Path) -> YamlTree:
         raise ProblemFileError(what, code="unreadable", where=path) from error
 
 
+@lru_cache(maxsize=8)  # a command reads its file several times
 def parse_text(content: bytes, path: Path) -> YamlTree:
     """`parse_yaml` of a file's content; the path is for messages.
 
