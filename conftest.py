@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,15 +28,21 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with real models first, then slow ones, the longest first: workers end together."""
+    """Files with real models first, then slow ones, the longest first: workers end together.
+
+    Before these, one file with the warehouse that workers share: while it is built, none waits.
+    """
     marks: dict[Path, set[str]] = {}
     longest: dict[Path, float] = {}
     for item in items:
         marks.setdefault(item.path, set()).update(mark.name for mark in item.iter_markers())
         for mark in item.iter_markers("timeout"):
             longest[item.path] = max([longest.get(item.path, 0.0), *mark.args])
+    with_built = (item.path for item in items if "built" in getattr(item, "fixturenames", ()))
+    first = next(with_built, None)
     items.sort(
         key=lambda item: (
+            item.path != first,
             "models" not in marks[item.path],
             "slow" not in marks[item.path],
             -longest.get(item.path, 0.0),
@@ -52,6 +59,14 @@ def pytest_collection_finish() -> None:
 def pytest_unconfigure() -> None:
     """Objects set aside are finalised in order, as without tests."""
     gc.unfreeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_wait_for_the_disk() -> Iterator[None]:
+    """Only a loss of power, which no test has, loses what is written and not yet synchronised."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        yield
 
 
 @pytest.fixture(autouse=True)

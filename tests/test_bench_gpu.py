@@ -35,6 +35,7 @@ def run(bench_gpu: Any, out: Path, *arguments: str) -> tuple[Any, dict[str, Any]
     return done, json.loads(out.read_text())
 
 
+@pytest.mark.slow
 def test_every_part_of_one_process_runs_and_finds_nothing_wrong(
     bench_gpu, gpu_correctness, tmp_path
 ):

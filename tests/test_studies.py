@@ -55,7 +55,11 @@ def same(one: Any, other: Any, where: str = "") -> None:
         assert one == other, where
 
 
-@pytest.mark.parametrize("folder", [MINILONG, EARLY, MODELS90], ids=lambda folder: folder.name)
+@pytest.mark.parametrize(
+    "folder",
+    [MINILONG, EARLY, pytest.param(MODELS90, marks=pytest.mark.slow)],
+    ids=lambda folder: folder.name,
+)
 def test_figures_are_recomputed_from_the_tables(folder):
     same(json.loads(json.dumps(script(folder).figures())), committed(folder))
 

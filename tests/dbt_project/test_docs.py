@@ -9,18 +9,15 @@ import pytest
 from dbt_harness import Warehouse
 
 
-@pytest.fixture(scope="module")
-def page(built: Warehouse) -> str:
-    done = built.dbt("docs", "generate", "--static", "--quiet")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return (built.database.parent / "target" / "static_index.html").read_text(encoding="utf-8")
+def descriptions(built: Warehouse) -> dict[str, str]:
+    """Metric → its description."""
+    found = dict(built.rows("select distinct metric, description from metric_catalog"))
+    assert len(found) >= 39
+    return found
 
 
-def test_every_family_says_what_it_measures_its_source_unit_and_traps(page, built):
-    described = dict(built.rows("select distinct metric, description from metric_catalog"))
-    assert len(described) >= 39
-    for metric, text in described.items():
-        assert json.dumps(text.strip())[1:-1] in page, metric
+def test_every_family_says_what_it_measures_its_source_unit_and_traps(built):
+    for metric, text in descriptions(built).items():
         formula, measures, *others, traps = text.strip().split("\n\n")
         assert formula.startswith("Formula: `"), metric
         assert measures.startswith("Measures "), metric
@@ -43,7 +40,13 @@ def test_every_column_of_a_public_table_is_described(built):
     assert [name for name, description in columns.items() if not description] == []
 
 
-def test_nothing_is_loaded_from_elsewhere(page, built):
+@pytest.mark.slow
+def test_every_description_is_shown_and_nothing_is_loaded_from_elsewhere(built):
+    done = built.dbt("docs", "generate", "--static", "--quiet")
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = (built.database.parent / "target" / "static_index.html").read_text(encoding="utf-8")
+    for metric, text in descriptions(built).items():
+        assert json.dumps(text.strip())[1:-1] in page, metric
     outside = r'<(?:script|link|img|iframe)[^>]*(?:src|href)\s*=\s*["\']?(?:https?:)?//'
     assert re.findall(outside, page) == []
     assert built.manifest["metadata"]["send_anonymous_usage_stats"] is False, (

@@ -15,6 +15,17 @@ def oracle(built: Warehouse) -> Oracle:
     return Oracle(built.data, SETTINGS)
 
 
+@pytest.fixture(scope="module")
+def values(built: Warehouse) -> dict[str, dict[tuple[str, str], float | None]]:
+    """Metric → (variant, model) → value."""
+    found: dict[str, dict[tuple[str, str], float | None]] = {}
+    for metric, *key, value in built.rows(
+        "select metric, variant, model_id, value from metric_values"
+    ):
+        found.setdefault(metric, {})[tuple(key)] = value
+    return found
+
+
 def test_every_metric_has_an_oracle(built):
     assert set(built.rows("select distinct metric from metric_catalog")) == {
         (metric,) for metric in EXPECTED
@@ -22,8 +33,8 @@ def test_every_metric_has_an_oracle(built):
 
 
 @pytest.mark.parametrize("metric", sorted(EXPECTED))
-def test_values_agree(built, oracle, metric):
-    assert_agrees(built.values(metric), EXPECTED[metric](oracle))
+def test_values_agree(values, oracle, metric):
+    assert_agrees(values.get(metric, {}), EXPECTED[metric](oracle))
 
 
 def test_the_minimum_count_is_met_and_missed(built):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from dbt_harness import PROJECT, Warehouse
 
 from warehouse.sql.dataframes import query
@@ -53,5 +54,6 @@ def test_paired_tokens_are_those_of_fct_tokens(built):
     )
 
 
+@pytest.mark.slow
 def test_a_first_run_of_a_part_needs_no_views(built, tmp_path):
     Warehouse(built.data, tmp_path / "new.duckdb", built.project).run("--select", "stg_units")

@@ -286,7 +286,8 @@ def test_smaller_limits_in_the_problem_file_leave_finished_units(
     sections, where, workspace, tiny_problem
 ):
     """Text cut shorter, and probes that score fewer tokens of it under the same name."""
-    ok(run(tiny_problem(texts=2)))
+    one = ("--model", "tiny/one")
+    ok(run(tiny_problem(texts=2), *one))
     before, rows = units_of(workspace), rows_of(workspace)
     path = tiny_problem(texts=2, **sections)
     problem = load_problem("tiny", workspace)
@@ -294,12 +295,12 @@ def test_smaller_limits_in_the_problem_file_leave_finished_units(
         documents = documents_of(ensure_documents(problem, workspace), None)
         selection = select(problem, workspace, device="cpu", dtype="auto")
         refuse_less(selection, documents)
-    assert run(path).exit_code != 0
+    assert run(path, *one).exit_code != 0
     assert (units_of(workspace), rows_of(workspace)) == (before, rows)
-    ok(run(path, "--force"))
+    ok(run(path, *one, "--force"))
     assert rows_of(workspace) != rows
     # and back: more replaces less
-    ok(run(tiny_problem(texts=2)))
+    ok(run(tiny_problem(texts=2), *one))
     assert rows_of(workspace) == rows
 
 

@@ -22,6 +22,8 @@ from warehouse.store.ledger import UnitRecord, content_sha256, read_units
 from warehouse.store.schema import TOKENS
 from warehouse.store.token_files import published_path
 
+ONE = ("--model", "tiny/one")
+
 
 def test_rows_ledger_and_tables(workspace, tiny_problem):
     assert "extracted 32 units" in ok(run(tiny_problem()))
@@ -55,7 +57,7 @@ def test_rows_ledger_and_tables(workspace, tiny_problem):
 
 
 def test_spans_point_at_the_words(workspace, tiny_problem):
-    ok(run(tiny_problem(), "--probe", "full"))
+    ok(run(tiny_problem(), "--probe", "full", *ONE))
     documents = pq.read_table(
         workspace.store / "documents" / "problem=tiny" / "documents.parquet", partitioning=None
     )
@@ -72,36 +74,36 @@ def test_spans_point_at_the_words(workspace, tiny_problem):
 
 def test_a_rerun_computes_nothing(workspace, tiny_problem, monkeypatch):
     path = tiny_problem()
-    ok(run(path))
+    ok(run(path, *ONE))
     before = {p: p.stat().st_mtime_ns for p in workspace.tokens.rglob("*.parquet")}
     monkeypatch.setattr(Engine, "score", lambda *_: pytest.fail("scored again"))
-    assert "extracted 0 units" in ok(run(path))
+    assert "extracted 0 units" in ok(run(path, *ONE))
     assert before == {p: p.stat().st_mtime_ns for p in workspace.tokens.rglob("*.parquet")}
 
 
 def test_the_row_of_a_model_that_was_moved_away_is_written_again(workspace, tiny_problem):
     """`data check --repair` moves a damaged one; its units are all there."""
     path = tiny_problem(texts=1)
-    ok(run(path))
+    ok(run(path, *ONE))
     row = workspace.store / "models" / "problem=tiny" / "model_id=tiny--one" / "model.parquet"
     before = row.read_bytes()
     row.unlink()
-    assert "extracted 0 units" in ok(run(path))
+    assert "extracted 0 units" in ok(run(path, *ONE))
     assert row.read_bytes() == before
 
 
 @pytest.mark.parametrize(
     ("change", "units"),
     [
-        ({"documents": {"kind": "json", "path": "data/corpus.json", "max_tokens": 60}}, 32),
-        ({"probes": [PROBES[0], {**PROBES[1], "stride": 8}, PROBES[2]]}, 8),
-        ({"probes": [*PROBES, {"kind": "window", "name": "w8", "context": 8, "stride": 8}]}, 8),
+        ({"documents": {"kind": "json", "path": "data/corpus.json", "max_tokens": 60}}, 16),
+        ({"probes": [PROBES[0], {**PROBES[1], "stride": 8}, PROBES[2]]}, 4),
+        ({"probes": [*PROBES, {"kind": "window", "name": "w8", "context": 8, "stride": 8}]}, 4),
     ],
 )
 def test_only_what_changed_is_computed_again(change, units, workspace, tiny_problem):
-    ok(run(tiny_problem()))
+    ok(run(tiny_problem(), *ONE))
     # one of the changes reads fewer tokens
-    assert f"extracted {units} units" in ok(run(tiny_problem(**change), "--force"))
+    assert f"extracted {units} units" in ok(run(tiny_problem(**change), *ONE, "--force"))
     for table in published(workspace).values():
         keys = table.select(["doc_id", "segment", "position"]).to_pylist()
         assert len({tuple(key.values()) for key in keys}) == len(keys)
@@ -109,13 +111,13 @@ def test_only_what_changed_is_computed_again(change, units, workspace, tiny_prob
 
 def test_a_changed_document_replaces_its_rows_only(workspace, tiny_problem):
     path = tiny_problem()
-    ok(run(path))
+    ok(run(path, *ONE))
     before = published(workspace)["problem=tiny/model_id=tiny--one/condition=full"]
     corpus = workspace.root / "data" / "corpus.json"
     texts = json.loads(corpus.read_text())
     texts[1] = "a completely different document about nothing in particular 1 2 3"
     corpus.write_text(json.dumps(texts))
-    assert "extracted 8 units" in ok(run(path))
+    assert "extracted 4 units" in ok(run(path, *ONE))
     after = published(workspace)["problem=tiny/model_id=tiny--one/condition=full"]
     for doc in range(4):
         old, new = (t.filter(pa.compute.equal(t["doc_id"], doc)) for t in (before, after))
@@ -201,6 +203,6 @@ def test_the_records_of_a_document_are_read_as_often_in_a_corpus_of_any_size(
         shutil.rmtree(workspace.tokens, ignore_errors=True)
         read.clear()
         path = tiny_problem(texts=texts)
-        ok(run(path, "--model", "tiny/one", "--probe", "full"))
+        ok(run(path, *ONE, "--probe", "full"))
         counts.append(len([each for each in read if each.name.startswith("doc-")]) / texts)
     assert counts[0] == counts[1]

@@ -295,27 +295,33 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("how", BROKEN)
-def test_a_model_that_cannot_be_loaded_is_one_line(how, workspace, tiny_problem, tmp_path):
+def test_a_model_that_cannot_be_loaded_is_one_line(workspace, tiny_problem, tmp_path):
     path = tiny_problem(texts=2)
     raw = yaml.safe_load(path.read_text())
-    folder = tmp_path / "broken"
-    shutil.copytree(raw["models"][0]["source"]["path"], folder)
-    break_it, named = BROKEN[how]
-    break_it(folder)
-    raw["models"][0]["source"]["path"] = str(folder)
+    whole, good = raw["models"]
+    for how, (break_it, _) in BROKEN.items():
+        folder = tmp_path / how.replace(" ", "-")
+        shutil.copytree(whole["source"]["path"], folder)
+        break_it(folder)
+        source = {"kind": "local", "path": str(folder)}
+        raw["models"].append(good | {"full_id": f"tiny/{folder.name}", "source": source})
+    del raw["models"][0]
     path.write_text(yaml.safe_dump(raw))
     result = run(path)
     one_line_error(result, 5)
-    (line,) = (line for line in result.output.splitlines() if line.startswith("error: tiny/one"))
-    assert line.count("tiny/one") == 1 and named in line, line
+    for how, (_, named) in BROKEN.items():
+        name = how.replace(" ", "-")
+        (line,) = (
+            each for each in result.output.splitlines() if each.startswith(f"error: tiny/{name}")
+        )
+        assert line.count(f"tiny/{name}") == 1 and named in line, line
+        if how in ("wrong sizes", "cut off"):  # its files were found, so its units are known
+            units = units_of(workspace, name)
+            assert [(unit.status, unit.reason in line) for unit in units] == [("failed", True)] * 2
+        shutil.rmtree(tmp_path / name)
+        shutil.copytree(good["source"]["path"], tmp_path / name)
     assert "extracted 8 units" in result.output
-    if how in ("wrong sizes", "cut off"):  # its files were found, so its units are known
-        units = units_of(workspace, "one")
-        assert [(unit.status, unit.reason in line) for unit in units] == [("failed", True)] * 2
-    shutil.rmtree(folder)
-    shutil.copytree(raw["models"][1]["source"]["path"], folder)
-    assert "extracted 8 units" in ok(run(path))
+    assert f"extracted {8 * len(BROKEN)} units" in ok(run(path))
 
 
 def test_any_exception_of_a_document_is_that_documents(workspace, tiny_problem, monkeypatch):

@@ -205,6 +205,7 @@ def test_workers_leave_the_table_of_one_process(workspace, tiny_problem):
         assert_same(table, expected[name])
 
 
+@pytest.mark.slow
 def test_what_a_killed_worker_had_is_done(workspace, tiny_problem, held):
     process = start(tiny_problem(texts=6), 2)
     victim, _ = waiting_workers(process, held, 2)

@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from warehouse.paths import Workspace
 from warehouse.sql.problem_state import read_states
@@ -71,9 +72,9 @@ class Marts:
         return duckdb.connect(str(self.workspace.database))
 
     def _insert(self, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        marks = ",".join("?" * len(rows[0]))
+        marks = ",".join(f"({','.join('?' * len(row))})" for row in rows)
         with self.write() as connection:
-            connection.executemany(f"insert into {table} values ({marks})", rows)
+            connection.execute(f"insert into {table} values {marks}", [*chain(*rows)])
 
     def models(self, problem: str) -> list[str]:
         """The model ids of a shipped problem."""
@@ -253,6 +254,18 @@ class Marts:
         path = self.workspace.dbt_project / "target" / "manifest.json"
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps({"nodes": nodes, "macros": {}, "parent_map": parents}))
+
+
+@contextmanager
+def copied_checkout(filled: Path, root: Path) -> Iterator[None]:
+    """A copy in `root`, which commands find within the block, as a test with `workspace` has it."""
+    shutil.copytree(filled, root, dirs_exist_ok=True)
+    (root / "dbt_project" / "dbt_project.yml").write_text("name: tokenmart\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TOKENMART_HOME", str(root))
+        for name in ("TOKENMART_DATA", "TOKENMART_DATABASE", "DBT_TARGET_PATH"):
+            patch.delenv(name, raising=False)
+        yield
 
 
 @contextmanager

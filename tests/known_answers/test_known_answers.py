@@ -36,6 +36,9 @@ WINDOWS = {"near": (8, 8), "middle": (24, 7), "wide": (30, 16)}
 EXCERPT = {"excerpts": 3, "excerpt_characters": 9, "answer_characters": 6,
            "min_gap_characters": 20, "seed": 1}  # fmt: skip
 REFERENCE = "bigram"
+METRICS = (
+    "perplexity", "entropy", "rank", "context_gain", "longppl", "retrieval_gain", "divergence",
+)  # fmt: skip
 
 
 def stored(values: Any, column: str = "logprob") -> Any:
@@ -171,7 +174,8 @@ def built(checkpoints, documents, tmp_path_factory) -> Warehouse:
             done = CliRunner().invoke(extract, ["--problem", str(path), "--device", "cpu"])
             assert done.exit_code == 0, done.output
     warehouse = Warehouse(folder / "data", folder / "tokenmart.duckdb")
-    warehouse.run("--vars", "{grids: true}", "--select", "+metric_values", "position_profile")
+    selected = [f"+{metric}+" for metric in METRICS]
+    warehouse.run("--vars", "{grids: true}", "--select", *selected, "+position_profile")
     return warehouse
 
 

@@ -139,6 +139,7 @@ def test_columns_of_the_store(workspace):
     assert read_model_scores(workspace.root / "papers.csv").schema.equals(MODEL_SCORES)
 
 
+@pytest.mark.slow
 def test_documents_are_metrics_and_parts_of_the_mean(tmp_path):
     """From the plain table through dbt to `select`, in a warehouse without tokens."""
     (tmp_path / "papers.csv").write_text("\n".join(rows()))

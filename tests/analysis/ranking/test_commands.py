@@ -85,23 +85,32 @@ def test_correlate_and_select_conclude_the_same(minilong):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("command", ["correlate", "select"])
-def test_at_most_25_lines_at_80_columns_and_explain_has_the_rest(minilong, monkeypatch, command):
+@pytest.mark.parametrize(
+    ("command", "few"), [("correlate", ("--resamples", 100)), ("select", ("--splits", 20))]
+)
+def test_at_most_25_lines_at_80_columns_and_explain_has_the_rest(
+    minilong, monkeypatch, command, few
+):
     monkeypatch.setenv("COLUMNS", "80")
-    for number in range(40):
-        values = {m: float(i * number % 23) for i, m in enumerate(minilong.models("minilong"))}
-        minilong.metric(
-            "minilong", f"a_metric_with_a_long_name_{number}", "variant_width_32", values
-        )
     with minilong.write() as connection:
+        for table, changed in (
+            ("metric_catalog", ""),
+            ("metric_values", ", row_number() over (partition by n) * n % 23 as value"),
+        ):
+            connection.execute(
+                f"insert into {table} select * exclude n replace ('a_metric_with_a_long_name_' || n"
+                f" as metric, 'variant_width_32' as variant{changed}) from {table},"
+                " range(40) numbers(n) where metric = 'good'"
+            )
         connection.execute("update metric_values set tokens = 7, documents = 2")
-    shown = run(getattr(cli, command), "--problem", "minilong")
+    arguments = ("--problem", "minilong", *few)
+    shown = run(getattr(cli, command), *arguments)
     assert shown.exit_code == 0, shown.output
     assert len(shown.stdout.splitlines()) <= 25
     assert max(map(len, shown.stdout.splitlines())) <= 80
-    asked = run(getattr(cli, command), "--problem", "minilong", "--top", 30).stdout
+    asked = run(getattr(cli, command), *arguments, "--top", 30).stdout
     assert len(asked.splitlines()) > 30
-    explained = run(getattr(cli, command), "--problem", "minilong", "--explain").stdout
+    explained = run(getattr(cli, command), *arguments, "--explain").stdout
     assert len(explained.splitlines()) > 25
 
 

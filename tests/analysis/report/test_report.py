@@ -12,9 +12,10 @@ import pytest
 import yaml
 from browser import evaluate
 from click.testing import CliRunner, Result
-from made_up_marts import Marts, fill_minilong
+from made_up_marts import Marts, copied_checkout
 
 from analysis.report import cli, drawing
+from warehouse.paths import workspace_of
 
 VOID = {"meta", "br", "link", "img", "input", "hr", "wbr"}
 
@@ -68,18 +69,11 @@ def rows(text: str, section: str) -> list[list[str]]:
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def page(filled_minilong: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A report on made-up numbers of 23 models, written once for the module."""
-    with pytest.MonkeyPatch.context() as patch:
-        from warehouse.paths import find_workspace
-
-        root = tmp_path_factory.mktemp("report")
-        (root / "dbt_project").mkdir()
-        (root / "dbt_project" / "dbt_project.yml").touch()
-        patch.setenv("TOKENMART_HOME", str(root))
-        patch.delenv("TOKENMART_DATA", raising=False)
-        patch.delenv("TOKENMART_DATABASE", raising=False)
-        marts = fill_minilong(Marts(find_workspace()))
+    root = tmp_path_factory.mktemp("report")
+    with copied_checkout(filled_minilong, root):
+        marts = Marts(workspace_of(root), empty=False)
         marts.profile("minilong")
         with marts.write() as connection:
             connection.execute(

@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 from json_records import records
+from made_up_marts import copied_checkout
 from unit_records import unit_record
 from warehouse_samples import make_rows
 
@@ -36,13 +37,8 @@ def submit(minilong, tmp_path):
 def submitted(filled_minilong, tmp_path_factory):
     """A checkout that has written the bundle in its folder `out`."""
     root = tmp_path_factory.mktemp("submitted")
-    shutil.copytree(filled_minilong, root, dirs_exist_ok=True)
-    (root / "dbt_project" / "dbt_project.yml").touch()
     words = ["--problem", "minilong", "--metric", "good", "--resamples", "200"]
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("TOKENMART_DATA", "TOKENMART_DATABASE", "DBT_TARGET_PATH"):
-            patch.delenv(name, raising=False)
-        patch.setenv("TOKENMART_HOME", str(root))
+    with copied_checkout(filled_minilong, root):
         done = CliRunner().invoke(cli.submit, [*words, "--out", str(root / "out")])
     assert done.exit_code == 0, done.stderr
     return root

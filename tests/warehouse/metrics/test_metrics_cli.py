@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import duckdb
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from dbt_harness import PROJECT, Warehouse
@@ -51,14 +52,18 @@ def test_near_duplicates_have_scipys_rank_correlation(cli, built, metric):
     for (name, variant), mine in values.items():
         if name != metric:
             continue
+        beside: dict[tuple[str, ...], dict[tuple[str, str], list[float]]] = {}
         for other, theirs in values.items():
-            common = sorted(mine.keys() & theirs.keys())
-            if other == (metric, variant) or len(common) < 3:
-                continue
-            pairs = [mine[m] for m in common], [theirs[m] for m in common]
-            if min(len(set(side)) for side in pairs) > 1:
-                rho = spearmanr(*pairs).statistic
-                expected[(variant, *other)] = (len(common), pytest.approx(rho, abs=1e-12))
+            common = tuple(sorted(mine.keys() & theirs.keys()))
+            column = [theirs[model] for model in common]
+            if other != (metric, variant) and len(common) > 2 and len(set(column)) > 1:
+                beside.setdefault(common, {})[other] = column
+        for common, columns in beside.items():
+            own = [mine[model] for model in common]
+            if len(set(own)) > 1:
+                rhos = spearmanr(np.column_stack([own, own, *columns.values()])).statistic[0, 2:]
+                for other, rho in zip(columns, rhos, strict=True):
+                    expected[(variant, *other)] = (len(common), pytest.approx(rho, abs=1e-12))
     rows = cookbook("near_duplicates", metric=metric, neighbours=10**6).to_pylist()
     keys = ("variant", "other_metric", "other_variant")
     assert len(expected) > 300

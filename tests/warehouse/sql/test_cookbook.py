@@ -17,7 +17,8 @@ from tokenmart import cli
 from warehouse.paths import Workspace
 from warehouse.sources.documents import Document, documents_table
 from warehouse.sql.dataframes import cookbook, query
-from warehouse.sql.queries import list_queries
+from warehouse.sql.queries import list_queries, parameters_of
+from warehouse.sql.session import Session
 from warehouse.store.parquet_files import write_table
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -345,14 +346,15 @@ def test_queries_agree_with_each_other(made_up):
     tokens = by_model("perplexity", "tokens")
     nll = by_model("perplexity", "nll_per_token")
     gain = by_model("context_gain", "mean_gain")
+    of_kinds, of_reach = (cookbook(name).to_pylist() for name in ("token_kinds", "gain_by_reach"))
     assert len(tokens) == 4
     for model in tokens:
-        kinds = [row for row in cookbook("token_kinds").to_pylist() if row["model_id"] == model]
+        kinds = [row for row in of_kinds if row["model_id"] == model]
         assert {"word", "number"} <= {row["kind"] for row in kinds}
         assert sum(row["tokens"] for row in kinds) == tokens[model]
         parts = sum(row["tokens"] * row["nll"] for row in kinds)
         assert parts / tokens[model] == pytest.approx(nll[model])
-        reach = [row for row in cookbook("gain_by_reach").to_pylist() if row["model_id"] == model]
+        reach = [row for row in of_reach if row["model_id"] == model]
         # The first block of a window sees as much as the full context does: no reach, no row.
         (farther,) = query(
             "select sum(l.logprob::double - s.logprob::double) as gain, count(*) as tokens"
@@ -422,9 +424,12 @@ def test_every_cookbook_query_is_tested_and_described():
 
 
 def test_cookbook_queries_run_before_anything_is_extracted(workspace):
-    for recipe in list_queries():
-        if recipe.name not in OF_MARTS:
-            assert ask("--name", recipe.name) == []
+    with Session(workspace) as session:
+        for recipe in list_queries():
+            if recipe.name not in OF_MARTS:
+                values, _ = parameters_of(recipe, {}, session)
+                with session.stream(recipe.sql, values) as rows:
+                    assert rows and sum(batch.num_rows for batch in rows.batches) == 0, recipe.name
 
 
 @pytest.mark.parametrize("name", ["perplexity", "paired_difference"])
