@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 
+
+@pytest.mark.timeout(400)  # files with the longest limits begin: no worker is left alone with it
 def test_every_unit_test_passes(built):
     built.run("--select", "tag:benchmarks", "tag:rankings", "--empty")
     done = built.dbt("test", "--select", "test_type:unit")

@@ -17,7 +17,7 @@ import yaml
 from checkpoint_samples import write_gguf
 from click.testing import CliRunner
 from published_tables import published
-from tiny_models import make_checkpoint, make_text
+from tiny_models import PROBES, make_checkpoint, make_text
 from tiny_runs import CONDITIONS, ok, one_line_error, run
 from transformers import AutoTokenizer
 
@@ -223,7 +223,9 @@ def test_an_empty_document_is_refused_before_work_starts(workspace, tiny_problem
     ],
 )
 def test_documents_longer_than_the_context(documents, workspace, tiny_problem):
-    path = tiny_problem(documents={"kind": "json", "path": "data/corpus.json", **documents})
+    path = tiny_problem(
+        documents={"kind": "json", "path": "data/corpus.json", **documents}, probes=PROBES[::2]
+    )
     raw = yaml.safe_load(path.read_text())
     short, *others = json.loads((workspace.root / "data" / "corpus.json").read_text())
     corpus = [" ".join(short.split()[:20]), *others]
