@@ -40,7 +40,14 @@ def test_the_catalogue_needs_no_build_and_is_that_of_the_build(cli, built, tmp_p
     assert "gain > 0.1 and nll < 1" in in_words.stdout
 
 
-@pytest.mark.parametrize("metric", ["perplexity", "longppl_external", "retrieval_gain"])
+@pytest.mark.parametrize(
+    "metric",
+    [
+        "perplexity",
+        pytest.param("longppl_external", marks=pytest.mark.slow),
+        pytest.param("retrieval_gain", marks=pytest.mark.slow),
+    ],
+)
 def test_near_duplicates_have_scipys_rank_correlation(cli, built, metric):
     """Every variant against every variant of every metric, over the models both have."""
     values: dict[tuple[str, str], dict[str, float]] = {}
