@@ -483,6 +483,7 @@ def figures() -> dict[str, Any]:
             for task in ("recall", "multi_key", "multi_value", "variable_tracking", "common_words")
             for length in (1024, *COUNTED)},
         "rescored": rescored(x, weights, models),
+        "new_tokens": new_tokens(),
         "literature": literature("literature", models, y, weights, groups),
         "literature_cost": {
             "tokens_processed": sum(row["tokens_processed"] for row in rows("literature_costs")),
@@ -495,6 +496,35 @@ def figures() -> dict[str, Any]:
             "tokens_processed": sum(row["tokens_processed"] for row in costs),
             "hours": sum(row["seconds"] for row in costs) / 3600,
         },
+    }  # fmt: skip
+
+
+def new_tokens() -> dict[str, Any]:
+    """What SmolLM2's own pre-tokenizer changes: tokens of documents, values of one model."""
+    found = json.loads((FOLDER / "new_tokens.json").read_text("utf-8"))
+    changed = found["changed_tokens"]
+    (model,) = {row["model_id"] for row in found["scored"]}
+    nll, gain = ([row for row in found["scored"] if row["metric"] == metric]
+                 for metric in ("perplexity", "retrieval_gain"))  # fmt: skip
+    studied = sum(row["numerator"] for row in rows("metric_documents")
+                  if (row["metric"], row["variant"]) == METRICS["bits_per_byte"][:2]
+                  and row["model_id"] == model)  # fmt: skip
+    changes = [(row["after"] - row["before"]) / row["denominator"] for row in gain]
+    most = int(np.argmax(np.abs(changes)))
+    contexts = sum(row["denominator"] for row in gain)
+    return {
+        "changed": changed,
+        "others": [document for document, tokens in enumerate(changed) if tokens],
+        "same": max(abs(row["after"] / row["before"] - 1) for row in nll
+                    if not changed[row["doc_id"]]),
+        "model": model,
+        "documents": [row["doc_id"] for row in nll],
+        "nll": [row["after"] / row["before"] - 1 for row in nll],
+        "nll_of_all": sum(row["after"] - row["before"] for row in nll) / studied,
+        "most": {"document": gain[most]["doc_id"], "change": changes[most],
+                 **{name: gain[most][name] / gain[most]["denominator"]
+                    for name in ("before", "after")}},
+        "gain": [sum(row[name] for row in gain) / contexts for name in ("before", "after")],
     }  # fmt: skip
 
 
