@@ -73,8 +73,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "init": ("warehouse.maintenance.cli:init", "Make a workspace outside a checkout."),
         "doctor": ("warehouse.maintenance.cli:doctor", "Check the environment and print remedies."),
         "data": (
-            "warehouse.maintenance.cli:data",
-            "Write a problem file; download, import, check and clean data.",
+            "extract.audit.cli:data",
+            "Write a problem file; download, import, check, audit and clean data.",
         ),
     },
     "Extract": {

@@ -59,6 +59,8 @@ RETURNS = {
     "init new": 0,
     "init .": 1,
     "doctor --no": 2,
+    "data audit --problem minilong --dry-run": 1,
+    "data audit --problem nowhere": 1,
     "data check --json": "checked defects repaired",
     "data check --problem nowhere": 1,
     "data fetch --problem nowhere": 1,

@@ -252,23 +252,28 @@ def _request(ids: Ids, *, first_target: int, **prefix: Any) -> Request:
     return Request(0, ids, first_target, nowhere, nowhere, **prefix)
 
 
+def explained(own: Reference, count: int) -> tuple[float, float]:
+    """What rounding explains in the last `count` log-probs: root mean square and largest, nats."""
+    redrawn = own.redrawn[:, -count:]
+    # our head's own product is rounded in float32, and so is the reference's; then our log-prob
+    step = float(np.spacing(np.float32(np.abs(own.logprob).max())))
+    floor = 2 * ROUNDINGS * own.head_error + LOGPROB_STEPS * step
+    rms, worst = np.sqrt((redrawn**2).mean()), np.abs(redrawn).max()
+    return float(RMS_FACTOR * rms + floor), float(WORST_FACTOR * worst + floor)
+
+
 def compare(model: Any, path: str, ours: TokenScores, own: Reference) -> None:
     """Compare log-probs with the last of the model's own.
 
     Raises:
         TokenmartError: they differ by more than rounding.
     """
-    count = len(ours.logprob)
-    redrawn = own.redrawn[:, -count:]
-    off = np.abs(ours.logprob - own.logprob[-count:])
-    # our head's own product is rounded in float32, and so is the reference's; then our log-prob
-    step = float(np.spacing(np.float32(np.abs(own.logprob).max())))
-    floor = 2 * ROUNDINGS * own.head_error + LOGPROB_STEPS * step
-    for measure, found, drawn, factor in (
-        ("root mean square", np.sqrt((off**2).mean()), np.sqrt((redrawn**2).mean()), RMS_FACTOR),
-        ("worst token", off.max(), np.abs(redrawn).max(), WORST_FACTOR),
+    off = np.abs(ours.logprob - own.logprob[-len(ours.logprob) :])
+    rms, worst = explained(own, len(off))
+    for measure, found, accepted in (
+        ("root mean square", np.sqrt((off**2).mean()), rms),
+        ("worst token", off.max(), worst),
     ):
-        accepted = factor * drawn + floor
         if not found <= accepted:
             raise TokenmartError(
                 f"{type(model).__name__}: {path} scoring differs from the model's own forward by "

@@ -13,6 +13,11 @@ SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "records.schema.json
 
 SHAPES = {
     "doctor": "name finding is_missing",
+    "data audit": (
+        "model_id model condition state rows sampled differing largest_logprob mean_logprob "
+        "largest_entropy mean_entropy other_ranks tolerance share_found cause planned tokens "
+        "seconds seed"
+    ),
     "extract": (
         "model model_id units units_done tokens seconds rows disk_bytes download_bytes peak_bytes "
         "is_assumed to_place"

@@ -186,6 +186,26 @@ RECALL_ITEMS = pa.schema(
 )  # fmt: skip
 """Items of a measured target: places and settings, no answer of a model."""
 
+AUDITS = pa.schema(
+    [
+        field("condition", pa.string(), "context condition"),
+        field("units_sha256", pa.string(), "hash of the units that were audited"),
+        field("sampled", pa.int64(), "rows that were recomputed"),
+        field("differing", pa.int64(), "of these, rows that differ by more than rounding"),
+        field("tolerance", pa.float64(), "what rounding explains in a log-prob, in nats"),
+        field("largest_logprob", pa.float64(), "largest difference of a log-prob, in nats"),
+        field("mean_logprob", pa.float64(), "mean absolute difference of log-probs, in nats"),
+        field("largest_entropy", pa.float64(), "largest difference of an entropy, in nats", True),
+        field("mean_entropy", pa.float64(), "mean absolute difference of entropies, in nats", True),
+        field("other_ranks", pa.int64(), "ranks that differ, near ties among them", True),
+        field("cause", pa.string(), "likely cause of differences; empty where all rows agree"),
+        field("seed", pa.int64(), "seed of the sample"),
+        field("audited_at", pa.timestamp("us", "UTC"), "when they were recomputed"),
+        field("code_revision", pa.string(), "commit of the code"),
+    ]
+)
+"""Random samples of rows, recomputed by the model's own forward pass; see `extract/audit`."""
+
 
 class Table(NamedTuple):
     """A table of the store.
@@ -213,6 +233,7 @@ TABLES = {
     "documents": Table(DOCUMENTS, ("problem",), "documents.parquet"),
     "key_intervals": Table(KEY_INTERVALS, ("problem", "evaluator"), "intervals.parquet"),
     "needed": Table(NEEDED, ("problem",), "needed.parquet"),
+    "audits": Table(AUDITS, ("problem", "model_id"), "audits.parquet"),
     "models": Table(MODELS, ("problem", "model_id"), "model.parquet"),
     "downstream": Table(DOWNSTREAM, ("problem", "model_id"), "items.parquet", is_target=True),
     "recall_items": Table(RECALL_ITEMS, ("problem", "model_id"), "items.parquet"),

@@ -97,7 +97,7 @@ def files_sha256(workspace: Workspace) -> dict[str, str]:
     """A hash of each problem's files whose rows have no hash of their own.
 
     Those are all but documents, tokens of the core's units, what the problem file asks for, and
-    target scores, from which nothing is built.
+    audits and target scores, from which nothing is built.
     """
     tables = all_tables()
     faults, intact = _look(workspace, every_byte=False)
@@ -107,7 +107,7 @@ def files_sha256(workspace: Workspace) -> dict[str, str]:
     for path in sorted(versions):
         place = Path(path).relative_to(workspace.store).as_posix()
         table = place.partition("/")[0]
-        if tables[table].is_target or table in ("documents", "tokens", "needed"):
+        if tables[table].is_target or table in ("audits", "documents", "tokens", "needed"):
             continue
         problem = place.split("/")[1].partition("=")[2]
         digest = digests.setdefault(problem, hashlib.sha256())
