@@ -141,7 +141,7 @@ def stored_samples(plan: ModelPlan, states: Sequence[Mapping[str, Any]], seed: i
             places = sampled_places(state["rows"], state["planned"], seed, " ".join(keys[1:]))
             rows = connection.sql(_ROWS, params=[*keys, places.tolist()]).to_arrow_table()
             lengths = dict(zip(*rows.select(["doc_id", "document_tokens"]), strict=True))
-            requests = {}
+            requests: dict[tuple[int, int], Request] = {}
             for doc_id, length in sorted((k.as_py(), n.as_py()) for k, n in lengths.items()):
                 tokens = plan.tokenizer.encode(documents[doc_id].text).cut(length)
                 built = condition.build(plan.reading(documents[doc_id], tokens, (condition,)))

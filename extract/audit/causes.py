@@ -64,8 +64,8 @@ def name_cause(
         if sum(map(len, parts)) == len(stored) and fits(np.concatenate(parts)):
             return name
     logits = torch.cat([logits_at(model, each.ids, each.targets - 1) for each in chosen])
-    tokens = torch.from_numpy(np.concatenate([each.ids[each.targets] for each in chosen])).long()
-    temperature, heated = _nearest_temperature(logits, tokens, stored)
+    own_ids = np.concatenate([each.ids[each.targets] for each in chosen])
+    temperature, heated = _nearest_temperature(logits, torch.from_numpy(own_ids).long(), stored)
     if fits(heated):
         return f"temperature {temperature:.3g}"
     off = np.abs(sample.stored["logprob"] - own["logprob"])

@@ -15,7 +15,7 @@ from warehouse.errors import StorageError, TokenmartError, visible
 from warehouse.files import storage_errors
 from warehouse.options import ANY_PROBLEM, FILE, JSON, RECORDS
 from warehouse.paths import find_workspace, shipped_folder
-from warehouse.problem.cli import data
+from warehouse.problem.cli import data as data
 from warehouse.terminal import counted, print_records
 
 if TYPE_CHECKING:

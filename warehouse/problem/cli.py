@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def data() -> None:
-    """Write a problem file; download, import, check and clean data."""
+    """Write a problem file; download, import, check, audit and clean data."""
 
 
 @data.command(short_help="Write a problem file for texts and models of your own.")
@@ -177,6 +177,7 @@ def _fetch_models(folders: ProblemFolders, chosen: list[ModelSpec], with_on_dema
 @click.option("--format", "format_name", required=True, help="Format of the files.")
 @click.option("--condition", help="Context condition of prompt-logprobs; default: full.")
 @FORCE
+@click.option("--no-audit", is_flag=True, help="Import log-probabilities without recomputing some.")
 @click.argument("files", nargs=-1, required=True, type=FILE)
 def import_(
     problem_name: str,
@@ -184,6 +185,7 @@ def import_(
     format_name: str,
     condition: str | None,
     force: bool,
+    no_audit: bool,
     files: tuple[Path, ...],
 ) -> None:
     """Import scores, log-probabilities, benchmark answers or key text of one model.
@@ -239,9 +241,8 @@ def import_(
             code="no-condition",
             where="--condition",
         )
-    to = Destination(
-        workspace, problem.name, slug(full_id), force, problem.argument, condition or "full"
-    )
+    names = problem.name, slug(full_id)
+    to = Destination(workspace, *names, force, problem.argument, condition or "full", not no_audit)
     counts = reader.import_files(files, to)
     groups = ", ".join(f"{group} ({count})" for group, count in counts.items())
     item, group = reader.counts

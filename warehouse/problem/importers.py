@@ -29,7 +29,7 @@ class Destination:
     """Whose files are imported: the checkout, names of problem and model as in its folders.
 
     With `force` they replace what is stored. `argument` is the value of --problem, `condition` the
-    context condition that tokens are of.
+    context condition that tokens are of, `is_audited` whether some of them are recomputed first.
     """
 
     workspace: Workspace
@@ -38,6 +38,7 @@ class Destination:
     force: bool = False
     argument: str = ""
     condition: str = "full"
+    is_audited: bool = True
 
     def store(self, path: Path, table: pa.Table) -> None:
         """Write the imported rows; the same rows once more change nothing.
