@@ -10,12 +10,19 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import click
 import duckdb
 import numpy as np
 import pyarrow as pa
 
+from extract.audit.audit import (
+    audit_samples,
+    new_rows_sample,
+    present_sha256,
+    store_audits,
+)
 from extract.planning.cost import model_size
 from extract.planning.documents import PlannedDocument, documents_of
 from extract.planning.fingerprints import imported_fingerprint
@@ -35,6 +42,9 @@ from warehouse.problem.tables import ensure_documents
 from warehouse.sources.configurations import vocabulary_size
 from warehouse.store.schema import TOKENS, TOP_TOKENS
 from warehouse.store.token_files import finished_units, publish, write_top_tokens, write_unit
+
+AUDITED = 200
+"""Rows that are recomputed before they are stored."""
 
 OPTIONAL = ("rank", "top_logprob", "entropy")
 
@@ -93,6 +103,7 @@ class PromptLogprobs(Importer):
             hashes = [[file.name, sha256_file(file)] for file in files]
             lacks = _lacking(connection)
             imported = json.dumps({"format": form, "files": hashes, "lacks": lacks})
+            audited = _audit(connection, plan, condition.name, readings) if to.is_audited else []
             for reading in _missing(plan, condition, readings, imported, to.force):
                 _store(connection, plan, condition, reading, form, imported)
             publish(to.workspace, problem.name, to.model_id, condition.name)
@@ -100,8 +111,46 @@ class PromptLogprobs(Importer):
             size = model_size(spec, to.workspace, plan.checkpoint.folder, problem.name)
             write_model(plan, size.parameters if size else 0)
         store_needed(problem, to.workspace)
+        for row in audited:
+            units_sha256 = present_sha256(plan, condition.name)
+            store_audits(plan, [row | {"units_sha256": units_sha256}])
         scored = sum(len(each.positions) for reading in readings for each in reading.requests)
         return {condition.name: scored}
+
+
+def _audit(
+    connection: duckdb.DuckDBPyConnection,
+    plan: ModelPlan,
+    condition: str,
+    readings: Sequence[_Reading],
+) -> list[dict[str, Any]]:
+    """Recompute some rows of `found`: their audit, none where the model can't run here.
+
+    Raises:
+        TokenmartError: they differ by more than rounding (`rows-differ`).
+    """
+    rows = connection.sql("from found order by doc_id, segment, position").to_arrow_table()
+    requests = {
+        (each.document.doc_id, request.segment): request
+        for each in readings
+        for request in each.requests
+    }
+    try:
+        sample = new_rows_sample(plan, condition, rows, requests, AUDITED)
+        (audited,) = audit_samples(plan, [sample], seed=0)
+    except TokenmartError as error:
+        click.echo(visible(f"note: not audited: {error.message}"), err=True)
+        return []
+    if cause := audited["cause"]:
+        raise TokenmartError(
+            f"{plan.spec.full_id}: {audited['differing']} of {audited['sampled']} recomputed rows "
+            f"differ by up to {audited['largest_logprob']:.2g} nats, {audited['tolerance']:.1e} "
+            f"are rounding; likely cause: {cause}. docs/how_to/import_logprobs.md has the flags to "
+            "set; --no-audit imports them as they are",
+            code="rows-differ",
+            where=cause,
+        )
+    return [audited]
 
 
 def _condition(problem: Problem, name: str) -> Condition:
