@@ -19,6 +19,7 @@ from analysis.ranking.view import FEW_TOKENS, answer_lines, full_notes, leading,
 from analysis.report import figures
 from analysis.report.drawing import Chart, html_pages, page_svg
 from analysis.statistics.resampling import DEFAULT_SPLITS
+from warehouse.sql.audits import audit_line
 from warehouse.sql.connection import connect_read_only
 from warehouse.terminal import counted
 
@@ -116,6 +117,7 @@ class ReportData:
     profiles: rows of `position_profile` with the model's family; `gain` is None in those of the
         whole document.
     state: what the values were made from, and what is there now.
+    audit: what audits say of the rows; empty for nothing.
     """
 
     problem: Ranked
@@ -129,6 +131,7 @@ class ReportData:
     cells: dict[tuple[str, str], dict[str, Any]]
     profiles: list[dict[str, Any]]
     state: BuildState
+    audit: str
 
 
 def gather(problem: Ranked, workspace: Workspace, seed: int) -> ReportData:
@@ -175,6 +178,7 @@ def gather(problem: Ranked, workspace: Workspace, seed: int) -> ReportData:
             cells=cells,
             profiles=[row | {"family": family[row["model_id"]]} for row in profiles],
             state=ranking.table.state if ranking else state_of(problem, workspace),
+            audit=audit_line(workspace, problem.name),
         )
 
 

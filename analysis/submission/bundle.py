@@ -22,6 +22,7 @@ from analysis.submission.official import why_unofficial
 from analysis.templates import environment
 from warehouse.metrics.manifest import Lineage
 from warehouse.metrics.tested_metrics import tested_besides, tested_record
+from warehouse.sql.audits import audit_line
 from warehouse.store.provenance import code_revision, versions
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def build_bundle(
         "signature": signature(subject.table, column),
         "state": {"sha256": subject.table.state.current.sha256}
         | {"parts": dict(sorted(subject.table.state.current.parts.items()))},
+        "audit": audit_line(subject.workspace, problem.name),
         "code": code,
         "extraction_code": sorted(
             {f"{unit['code_revision']}{'+' if unit['code_dirty'] else ''}" for unit in units}

@@ -23,6 +23,7 @@ from warehouse.problem.required_files import notices, scored_models
 from warehouse.problem.spec import RecallTarget
 from warehouse.problem.tables import documents_path
 from warehouse.problem.unit_states import Unit, stored_texts, unit_states
+from warehouse.sql.audits import audit_line
 from warehouse.store.parquet_files import read_table
 from warehouse.store.token_files import published_path
 from warehouse.terminal import Column, counted, listed
@@ -212,5 +213,6 @@ def status_notes(selection: Selection, rows: Rows) -> list[str]:
         *(f"{line}." for line in unscored_lines(selection, rows)),
         *(f"Cut: {line}." for line in cut_lines(rows)),
         *over_lines(rows),
+        *filter(None, [audit_line(selection.workspace, selection.problem.name)]),
         *(f"{name}: {note}" for name, note in notices(selection.problem, selection.models).items()),
     ]
