@@ -43,9 +43,10 @@ ABSENT = {name for name, plugin in OF_PLUGINS.items() if not (ROOT / "plugins" /
 """Commands that pages show and that a removed plugin had."""
 with_plugins = pytest.mark.skipif(bool(ABSENT), reason="pages name what removed plugins had")
 ELSEWHERE = {"--project-dir", "--select", "--static", "--vars", "--help"} | {
-    "--account", "--array", "--gpus", "--job-name", "--partition", "--time"
+    "--account", "--array", "--gpus", "--job-name", "--partition", "--time",
+    "--disable-radix-cache",
 }  # fmt: skip
-"""Options of dbt, which takes any, and of sbatch."""
+"""Options of dbt, which takes any, of sbatch, and of SGLang."""
 
 
 def commands() -> Iterator[click.Command]:
