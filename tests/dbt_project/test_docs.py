@@ -36,7 +36,7 @@ def test_every_column_of_a_public_table_is_described(built):
         for column in node["columns"].values()
     }
     tables = {table for table, _ in columns}
-    assert {"metric_values", "coverage", "metric_catalog", "eval_metrics", "rankings"} <= tables
+    assert {"metric_values", "coverage", "metric_catalog"} <= tables
     assert [name for name, description in columns.items() if not description] == []
 
 
