@@ -27,7 +27,8 @@ def cli(built: Warehouse, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
 
 def test_the_catalogue_needs_no_build_and_is_that_of_the_build(cli, built, tmp_path, monkeypatch):
     fields = ("family", "direction", "admissible", "transform", "caution", "formula", "core")
-    query = f"select metric, split_part(variant, '@', 1), {', '.join(fields)} from metric_catalog"
+    columns = ", ".join(fields).replace("admissible", "is_admissible").replace("core", "is_core")
+    query = f"select metric, split_part(variant, '@', 1), {columns} from metric_catalog"
     expected = {row[:2]: row[2:] for row in built.rows(query)}
     monkeypatch.setenv("TOKENMART_DATABASE", str(tmp_path / "none.duckdb"))
     rows = json.loads(cli.invoke(metrics, ["list", "--json"]).stdout)
