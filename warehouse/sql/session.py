@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ _RUN_SQL = {"query", "json_execute_serialized_sql"}
 """Functions that run the text of another statement."""
 _BEFORE_A_STATEMENT = {"", ";", "(", ")", "as", "explain", "analyze", "verbose", "materialized"}
 _AFTER_A_NAME = {"", ";", ")", ",", ".", "+", "-", "*", "/", "=", "<", ">", "::"}
+_TOKEN = re.compile(r'"[^"]*"|\w+|::|.', re.DOTALL)
+"""The beginning of a token's text: in DuckDB 1.5, comments behind a token are a part of it."""
 
 
 @dataclass(frozen=True)
@@ -133,9 +136,10 @@ def _hidden_statements(sql: str) -> Iterator[str]:
     tokens = duckdb.tokenize(sql)
     ends = [*(start for start, _ in tokens[1:]), len(text)]
     words = [
-        text[start:end].decode(errors="replace").strip().lower()
+        token[0].lower()
         for (start, kind), end in zip(tokens, ends, strict=True)
         if kind.name != "comment"
+        and (token := _TOKEN.match(text[start:end].decode(errors="replace")))
     ]
     for before, word, after in zip(["", *words], words, [*words[1:], ""], strict=False):
         if word.strip('"') in _RUN_SQL and after.startswith("("):
