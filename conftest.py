@@ -6,7 +6,6 @@ import gc
 import os
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -59,14 +58,6 @@ def pytest_collection_finish() -> None:
 def pytest_unconfigure() -> None:
     """Objects set aside are finalised in order, as without tests."""
     gc.unfreeze()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _no_wait_for_the_disk() -> Iterator[None]:
-    """Only a loss of power, which no test has, loses what is written and not yet synchronised."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda file: None)
-        yield
 
 
 @pytest.fixture(autouse=True)

@@ -135,8 +135,8 @@ def _audit(
         for each in readings
         for request in each.requests
     }
+    sample = new_rows_sample(plan, condition, rows, requests, AUDITED)
     try:
-        sample = new_rows_sample(plan, condition, rows, requests, AUDITED)
         (audited,) = audit_samples(plan, [sample], seed=0)
     except TokenmartError as error:
         click.echo(visible(f"note: not audited: {error.message}"), err=True)

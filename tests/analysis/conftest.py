@@ -19,7 +19,7 @@ from warehouse.paths import Workspace
 
 @pytest.fixture(autouse=True)
 def _fewer_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands draw 100 times unless they are told otherwise: only how long they take changes."""
+    """Commands draw 100 times unless a test sets a number: only how long they take changes."""
     for command in (correlate, submit, verify):
         (resamples,) = (each for each in command.params if each.name == "resamples")
         monkeypatch.setattr(resamples, "default", 100)

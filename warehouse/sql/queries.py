@@ -160,7 +160,7 @@ def parameters_of(
             used = {key: values.get(key) for key in re.findall(r"\$(\w+)", question)}
             with session.stream(question, used) as rows:
                 batches = rows.batches if rows else ()
-                values_found = [value for batch in batches for value in batch[0].to_pylist()]
-            values[name] = values_found[0] if values_found else None
-            chosen.append(f"{name}={values_found[0] if values_found else '(nothing extracted)'}")
+                first_column = [value for batch in batches for value in batch[0].to_pylist()]
+            values[name] = first_column[0] if first_column else None
+            chosen.append(f"{name}={first_column[0] if first_column else '(nothing extracted)'}")
     return values, f"{recipe.name}: {' '.join(chosen)}" if chosen else ""

@@ -50,15 +50,15 @@ def stated(name: str, parameters: int | None = None, common: Collection[str] = (
         parameters: of the model; None if unknown.
         common: arguments that the run's name leaves out.
     """
-    step = next(iter(_STEP.finditer(name)), None)
-    rest = name if step is None else name[: step.start()] + name[step.end() :]
+    matched = next(iter(_STEP.finditer(name)), None)
+    rest = name if matched is None else name[: matched.start()] + name[matched.end() :]
     first, *arguments = rest.split(",")
     kept = [each for each in arguments if each not in {*_EMPTY, *common}]
     return Checkpoint(
         name=name,
         model=",".join([first, *kept]) or name,
-        step=int(step["step"]) if step else None,
-        tokens=int(step["tokens"]) * 1e9 if step and step["tokens"] else None,
+        step=int(matched["step"]) if matched else None,
+        tokens=int(matched["tokens"]) * 1e9 if matched and matched["tokens"] else None,
         parameters=parameters,
     )
 

@@ -79,12 +79,12 @@ def read_results(paths: Sequence[Path], metric: str | None = None) -> tuple[list
     """
     files: set[Path] = set()
     for path in paths:
-        files_of = [path]
+        chosen = [path]
         if path.is_dir():
-            files_of = [each for each in path.rglob("*.json") if _NAMED.fullmatch(each.stem)]
-        if not files_of:
+            chosen = [each for each in path.rglob("*.json") if _NAMED.fullmatch(each.stem)]
+        if not chosen:
             raise refused(path, "no results_*.json in it", "no-results")
-        files.update(files_of)
+        files.update(chosen)
     latest: dict[tuple[str, str, str], Score] = {}
     notes: list[str] = []
     for file in sorted(files):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from scipy.special import log_softmax
 from tiny_models import make_text
 from tiny_runs import ok, run
 
@@ -91,6 +93,23 @@ def test_rows_are_those_of_an_extraction(bos, workspace, tiny_problem, scored, t
             ("done", form.split()[0], "", 0.0)
         }
         assert check_store(workspace).defects == ()
+
+
+def test_rows_that_the_model_does_not_give_are_refused(workspace, tiny_problem, scored, tmp_path):
+    """A temperature of 0.7; without the audit they are stored, and said to be unaudited."""
+    path = tiny_problem(probes=[{"kind": "full"}])
+    prompts = []
+    for scores in scored[True]:
+        heated = copy(scores)
+        heated.logprobs = log_softmax(scores.logprobs / 0.7, axis=-1)
+        prompts.append(vllm(heated))
+    dump = write_lines(tmp_path / "heated.jsonl", prompts)
+    refused = take(path, dump)
+    assert refused.exit_code == 1 and "temperature 0.7" in refused.stderr
+    assert not (workspace.store / "audits").exists()
+    ok(take(path, dump, options=("--no-audit",)))
+    said = ok(CliRunner().invoke(cli, ["status", "--problem", str(path)]))
+    assert "not audited: tiny--one" in said
 
 
 def test_a_window(workspace, tiny_problem, scored, tmp_path):

@@ -60,13 +60,13 @@ def test_near_duplicates_have_scipys_rank_correlation(cli, built, metric):
     for (name, variant), mine in values.items():
         if name != metric:
             continue
-        beside: dict[tuple[str, ...], dict[tuple[str, str], list[float]]] = {}
+        by_models: dict[tuple[str, ...], dict[tuple[str, str], list[float]]] = {}
         for other, theirs in values.items():
             common = tuple(sorted(mine.keys() & theirs.keys()))
             column = [theirs[model] for model in common]
             if other != (metric, variant) and len(common) > 2 and len(set(column)) > 1:
-                beside.setdefault(common, {})[other] = column
-        for common, columns in beside.items():
+                by_models.setdefault(common, {})[other] = column
+        for common, columns in by_models.items():
             own = [mine[model] for model in common]
             if len(set(own)) > 1:
                 rhos = spearmanr(np.column_stack([own, own, *columns.values()])).statistic[0, 2:]
