@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import shutil
 import signal
 from pathlib import Path
@@ -107,10 +106,14 @@ def new_warehouse(tmp_path_factory: pytest.TempPathFactory) -> NewWarehouse:
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
-    """`SHAPE`, built once by the first worker that needs it, with all variants; each has a copy."""
+def built(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Warehouse:
+    """`SHAPE`, built once by the first worker that needs it, with all variants; each has a copy.
+
+    A run within a test is "master", though it inherits a worker's environment: what lies beside its
+    temporary folder may be of any earlier run.
+    """
     base = tmp_path_factory.getbasetemp()
-    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "built"
+    shared = (base if worker_id == "master" else base.parent) / "built"
     shared.mkdir(exist_ok=True)
     first = Warehouse(shared / "data", shared / "tokenmart.duckdb")
     with FileLock(shared / "lock"):

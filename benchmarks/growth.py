@@ -50,7 +50,7 @@ TOKENS, DOCUMENTS = 8192, 50
 OUTPUT = Path(__file__).with_name("growth.json")
 BLOCK = "growth.json"
 GIB = 2**30
-DISK_A_ROW = 100
+DISK_A_ROW = 70
 """Bytes: 27 of Parquet and 47 of the database (`--locked 0.2`); the rest is a guess of what is
 sorted on disk when memory is short, which wasn't measured."""
 ROWS_A_MODEL = 2.0 * DOCUMENTS * TOKENS
