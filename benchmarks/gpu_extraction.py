@@ -46,10 +46,10 @@ def extraction(bench: Bench, *subjects: Subject) -> None:
     steps: list[tuple[float, str]] = []
 
     class Timed(Extraction):
-        def _score(self, job: Any, together: Any) -> Any:
+        def _score_conditions(self, job: Any, together: Any) -> Any:
             began = time.perf_counter()
             try:
-                return super()._score(job, together)
+                return super()._score_conditions(job, together)
             finally:
                 spans.append((job.plan.spec.full_id, began, time.perf_counter()))
 

@@ -103,7 +103,8 @@ def problem_page() -> str:
         "",
     ]
     roots: list[tuple[str, type[BaseModel]]] = [("A problem", Problem)]
-    for name, kind in sorted(kinds(ProblemKind, "problem_kinds").items()):
+    known: dict[str, type[ProblemKind]] = kinds("problem_kinds")
+    for name, kind in sorted(known.items()):
         roots.append((f"A problem of kind {name}", kind.keys))
     seen: set[type[BaseModel]] = set()
     for title, model in roots:

@@ -65,7 +65,7 @@ def unit_fingerprint(
     condition: Condition,
     reference: Mapping[str, Any] | None,
 ) -> str:
-    """Hash of all that a unit's rows depend on; `reference` are the facts of a condition's own."""
+    """Hash of all that a unit's rows depend on; `reference`: facts of the model compared with."""
     kind = condition.kind
     parts = {**facts, "document": document.sha256, "kind": kind.name, "params": condition.params}
     if kind.revision > 1:

@@ -216,7 +216,6 @@ class EvalRun:
             },
             probe="eval",
             seed=0,
-            build=lambda reading: [],
         )
         document = PlannedDocument(unit.number, task.name, unit.sha256, "")
         processed = sum(result.tokens_processed for result in scored.results)
