@@ -5,6 +5,7 @@ tested.
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 from click.testing import CliRunner
@@ -106,6 +107,7 @@ def test_a_command_that_fails_counts_nothing_and_one_that_was_shown_once(
     assert recorded_metrics(workspace, "minilong") == []
     with monkeypatch.context() as patch:
         patch.setattr("analysis.ranking.view.print_ranking", interrupted)
+        patch.setattr("warehouse.progress.SECONDS_BEFORE_SHOWN", math.inf)  # it echoes, too
         patch.setattr(f"{cli.__name__}.click.echo", interrupted)
         assert run(command, *options).exit_code != 0
     assert len(recorded_metrics(workspace, "minilong")) == counted
