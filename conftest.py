@@ -121,9 +121,9 @@ def built(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config)
             write_warehouse(first.data, SHAPE)
             first.build(grids=True)
             (shared / "done").touch()
-    own = tmp_path_factory.mktemp("built")
-    shutil.copytree(shared, own, dirs_exist_ok=True, ignore=shutil.ignore_patterns("data"))
-    return Warehouse(first.data, own / first.database.name)
+    copied = tmp_path_factory.mktemp("built")
+    shutil.copytree(shared, copied, dirs_exist_ok=True, ignore=shutil.ignore_patterns("data"))
+    return Warehouse(first.data, copied / first.database.name)
 
 
 @pytest.fixture

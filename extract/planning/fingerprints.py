@@ -35,7 +35,8 @@ def model_facts(
         "attention": "eager" if selection.attention == "eager" else "fused",
         "max_tokens": selection.max_tokens,
         "too_long": rules.too_long,
-        **({"room": rules.room} if rules.room else {}),
+        # `headroom` by its name in version 0.1: fingerprints of stored units have it
+        **({"room": rules.headroom} if rules.headroom else {}),
         **describe_corrections(spec, rules.too_long),
     }
 

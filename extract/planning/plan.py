@@ -155,7 +155,7 @@ class ModelPlan:
         context, rules = self.context_limit, self.selection.problem.documents
         most = keep if context is None else context - (self.tokenizer.bos is not None)
         if rules.too_long == "truncate":
-            keep = min(keep, max(2, most - rules.room))
+            keep = min(keep, max(2, most - rules.headroom))
         over = max(0, keep - most)
         margin = rules.margin if rules.too_long == "run" else 0
         if over > margin:

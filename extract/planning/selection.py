@@ -63,7 +63,7 @@ class Selection:
         if rules.too_long != "truncate":
             return None
         context = spec.context_limit(self.problem.folders(self.workspace))
-        return None if context is None else max(2, context - 1 - rules.room)
+        return None if context is None else max(2, context - 1 - rules.headroom)
 
 
 def select(

@@ -131,9 +131,9 @@ def _audit(
     """
     rows = connection.sql("from found order by doc_id, segment, position").to_arrow_table()
     requests = {
-        (each.document.doc_id, request.segment): request
-        for each in readings
-        for request in each.requests
+        (reading.document.doc_id, request.segment): request
+        for reading in readings
+        for request in reading.requests
     }
     sample = new_rows_sample(plan, condition, rows, requests, AUDITED)
     try:

@@ -99,7 +99,7 @@ class WindowProbe(Probe):
 
 
 def window_requests(tokens: Ids, bos: int | None, *, context: int, stride: int) -> list[Request]:
-    """Strided windows over [BOS] + document (arXiv 2410.23771), but for the first.
+    """Strided windows over [BOS] + document (arXiv 2410.23771), without the first one.
 
     For start = stride, 2·stride … below T − context (T counts the BOS): run
     [start, start + context + stride) and score what comes after the first `context` tokens. The
