@@ -51,8 +51,8 @@ OUTPUT = Path(__file__).with_name("growth.json")
 BLOCK = "growth.json"
 GIB = 2**30
 DISK_A_ROW = 95
-"""Bytes: 27 of Parquet, 41 of the database, and more than 14 of quantiles that are spilled; 80 were too
-few (growth_locked_16.csv)."""
+"""Bytes: 27 of Parquet, 41 of the database, and more than 14 of quantiles that are spilled; 80 were
+too few (growth_locked_16.csv)."""
 ROWS_A_MODEL = 2.0 * DOCUMENTS * TOKENS
 """About as many: each document whole and in windows, and the answers of a retrieval probe."""
 
