@@ -81,7 +81,7 @@ def build_bundle(
         "signature": signature(subject.table, column),
         "state": {"sha256": subject.table.state.current.sha256}
         | {"parts": dict(sorted(subject.table.state.current.parts.items()))},
-        "audit": audit_line(subject.workspace, problem.name),
+        "audit": audit_line(subject.workspace, problem.name) or "Not audited.",
         "code": code,
         "extraction_code": sorted(
             {f"{unit['code_revision']}{'+' if unit['code_dirty'] else ''}" for unit in units}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from extract.audit.rows import Floats, Forward, Places, Sample, logits_at
+from extract.audit.rows import Floats, Forward, Places, Sample, forwards_of, logits_at
 from extract.tokenization import DocumentTokenizer
 from warehouse.probes.request import Ids
 
@@ -21,38 +23,37 @@ FITS = 0.9
 LOWEST, HIGHEST, ZOOMS = 0.1, 10.0, 14
 """Temperatures that are tried, and how often their grid narrows."""
 
-SHORTEST, FEWEST = 0.05, 5
-"""Share of the sample with the shortest contexts, and its rows at least."""
+ROUNDED = 0.5
+"""Share of rows that another dtype moves by more than the tolerance; of certain tokens, none."""
 
 GROWTH = 3.0
-"""Ratio of differences behind long contexts (the last third) and behind the shortest."""
+"""Ratio of differences behind one token and behind long contexts (the last third)."""
 
 
-def name_cause(
+def mistake_of(
     model: Any,
-    sample: Sample,
-    own: Mapping[str, Floats],
-    is_other: Any,
+    forwards: Sequence[Forward],
+    logprobs: Floats,
+    is_other: NDArray[np.bool_],
     worst: float,
-    noise: Mapping[str, tuple[float, float]],
     tokenizer: DocumentTokenizer,
 ) -> str:
-    """The first cause that fits, else `unknown`.
+    """The mistake of another program that gives the rows which differ; empty for none.
 
     Args:
         model: in float32.
-        own: from `recomputed`.
-        is_other: shape (k,), from `differing`.
+        logprobs: as stored, shape (k,).
+        is_other: which of them to explain, shape (k,).
         worst: tolerance of a row, in nats.
-        noise: number format → tolerances of one that is rounded to it.
     """
-    left = [(each, is_other[each.rows]) for each in sample.forwards]
+    left = [(each, is_other[each.rows]) for each in forwards]
     left = sorted(left, key=lambda pair: -pair[1].sum())[:FORWARDS]
     chosen = [Forward(f.ids, f.targets[other][:ROWS], f.rows[other][:ROWS]) for f, other in left]
-    stored = sample.stored["logprob"][np.concatenate([each.rows for each in chosen])]
+    chosen = [each for each in chosen if len(each.rows)]
+    stored = logprobs[np.concatenate([each.rows for each in chosen])]
 
-    def fits(hypothesis: Floats) -> bool:
-        return bool((np.abs(stored - hypothesis) <= worst).mean() >= FITS)
+    def fits(supposed: Floats) -> bool:
+        return bool((np.abs(stored - supposed) <= worst).mean() >= FITS)
 
     if (stored == 0).mean() >= FITS:
         return "stale prefix (log-probs of 0)"
@@ -64,13 +65,9 @@ def name_cause(
         if sum(map(len, parts)) == len(stored) and fits(np.concatenate(parts)):
             return name
     logits = torch.cat([logits_at(model, each.ids, each.targets - 1) for each in chosen])
-    own_ids = np.concatenate([each.ids[each.targets] for each in chosen])
-    temperature, heated = _nearest_temperature(logits, torch.from_numpy(own_ids).long(), stored)
-    if fits(heated):
-        return f"temperature {temperature:.3g}"
-    off = np.abs(sample.stored["logprob"] - own["logprob"])
-    everything = "another checkpoint" if is_other.mean() >= FITS else "unknown"
-    return _rounding(off, noise) or _by_context(off, sample.contexts) or everything
+    wanted = torch.from_numpy(np.concatenate([each.ids[each.targets] for each in chosen])).long()
+    temperature = _nearest_temperature(logits, wanted, stored)
+    return f"temperature {temperature:.3g}" if fits(_of(logits / temperature, wanted)) else ""
 
 
 def _mistakes(
@@ -106,32 +103,49 @@ def _of(logits: Any, tokens: Any) -> Floats:
     return picked
 
 
-def _nearest_temperature(logits: Any, tokens: Any, stored: Floats) -> tuple[float, Floats]:
+def _nearest_temperature(logits: Any, tokens: Any, stored: Floats) -> float:
     """The T whose log-softmax(logits / T) is nearest, by a grid that narrows around the best."""
     low, high = np.log([LOWEST, HIGHEST])
     for _ in range(ZOOMS):
         grid = np.linspace(low, high, 9)
-        heated = [_of(logits / float(t), tokens) for t in np.exp(grid)]
-        best = int(np.argmin([np.abs(stored - each).mean() for each in heated]))
-        low, high = grid[best] - (grid[1] - grid[0]), grid[best] + (grid[1] - grid[0])
-    return float(np.exp(grid[best])), heated[best]
+        off = [np.abs(stored - _of(logits / float(t), tokens)).mean() for t in np.exp(grid)]
+        best, step = grid[int(np.argmin(off))], grid[1] - grid[0]
+        low, high = best - step, best + step
+    return float(np.exp(best))
 
 
-def _rounding(off: Floats, noise: Mapping[str, tuple[float, float]]) -> str:
-    for name, (rms, worst) in noise.items():
-        if np.sqrt(np.square(off).mean()) <= rms and off.max() <= worst:
-            return f"another dtype ({name})"
-    return ""
+def behind_one_token(model: Any, sample: Sample) -> Floats:
+    """Differences of log-probs behind a single token, for which RoPE and window don't matter."""
+    stored, off = sample.shortest["logprob"].to_numpy(), [np.zeros(0)]
+    for each in forwards_of([replace(sample, rows=sample.shortest)], merged=False):
+        first = each.targets[each.targets == 1]
+        own = _logprobs(model, each.ids, first, first)
+        off.append(np.abs(stored[each.rows[each.targets == 1]] - own))
+    return np.concatenate(off)
 
 
-def _by_context(off: Floats, contexts: Places) -> str:
-    """Positions or the window differ where short contexts agree better, a beginning where worse.
+def pattern_of(
+    off: Floats,
+    contexts: Places,
+    shortest: Floats,
+    worst: float,
+    noise: Mapping[str, tuple[float, float]],
+) -> str:
+    """The cause that differences of log-probs look like, else `unknown`.
 
-    With one token of context, every RoPE and window gives the same.
+    Args:
+        off: shape (k,), of the sample; `contexts` of its rows.
+        shortest: from `behind_one_token`, of shape (0,) where no row has such a context.
+        worst: tolerance of a row, in nats.
+        noise: number format → tolerances of one that is rounded to it.
     """
-    ordered = off[np.argsort(contexts, kind="stable")]
-    first = ordered[: max(FEWEST, int(SHORTEST * len(off)))].mean()
-    last = ordered[-max(1, len(off) // 3) :].mean()
-    if last > GROWTH * first:
+    for name, (rms, most) in noise.items():
+        is_noise = np.sqrt(np.square(off).mean()) <= rms and off.max() <= most
+        if is_noise and (off > worst).mean() >= ROUNDED:
+            return f"another dtype ({name})"
+    longest = off[np.argsort(contexts, kind="stable")][-max(1, len(off) // 3) :]
+    if not len(shortest) or (longest > worst).mean() < FITS:
+        return "unknown"
+    if (shortest <= worst).all():
         return "another RoPE or window"
-    return "another BOS" if first > GROWTH * last else ""
+    return "another BOS" if shortest.mean() > GROWTH * longest.mean() else "another checkpoint"

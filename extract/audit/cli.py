@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
 from warehouse.errors import StorageError, TokenmartError, UnitFailedError
 from warehouse.maintenance.cli import data as data
@@ -33,14 +33,12 @@ _STATES = """
     ) using (model_id, condition)
     where states.problem = $problem order by model_id, condition
 """
-_RESULTS = {
-    "model": "{}", "condition": "{}", "state": "{}", "rows": "{:,}", "sampled": "{:,}",
-    "differing": "{:,}", "largest_logprob": "{:.1e}", "mean_logprob": "{:.1e}",
-    "largest_entropy": "{:.1e}", "mean_entropy": "{:.1e}", "other_ranks": "{}",
-    "tolerance": "{:.1e}", "share_found": "{:.2%}", "cause": "{}",
-    "planned": "{:,}", "tokens": "{:,}", "seconds": "{:,.0f}",
-}  # fmt: skip
-"""Columns of the table and form of their cells; of JSON, model_id and seed, too."""
+_COLUMNS = (
+    "model", "condition", "state", "rows", "sampled", "differing", "largest_logprob",
+    "mean_logprob", "largest_entropy", "mean_entropy", "other_ranks", "tolerance", "share_found",
+    "cause", "planned", "tokens", "seconds",
+)  # fmt: skip
+"""Of the table; JSON has model_id and seed, too."""
 
 
 @data.command(short_help="Recompute a random sample of stored rows, and bound the wrong ones.")
@@ -81,19 +79,19 @@ def audit(
     where = planned_device(device)[0] if dry_run else resolve_device(device)
     selection = select(problem, workspace, models=models, device=where, dtype="auto")
     refresh_needed(problem, workspace)
-    states = _states(selection, tokens, seed)
-    left = sum(state["tokens"] for state in states)
-    seconds = sum(state["seconds"] for state in states)
-    cost = f"seed {seed}; {left:,} tokens to read, about {seconds:,.0f} s on {where}"
+    rows = _states(selection, tokens, seed)
+    left, seconds = (sum(row[name] for row in rows) for name in ("tokens", "seconds"))
+    cost = f"seed {seed}; up to {left:,} tokens to read, about {seconds:,.0f} s on {where}"
     click.echo(cost, err=True)
     failures = []
-    with without_library_bars(), progress_bar(left, "tokens") as progress:
-        for spec in selection.models if not dry_run else ():
-            todo = [s for s in states if s["model_id"] == spec.model_id and s["tokens"]]
-            job = partial(_audit, selection, spec, todo, seed, progress)
-            if todo and (reason := why_failed(spec.full_id, job)):
-                failures.append(f"{spec.full_id}: {reason}")
-    rows = states if dry_run else _states(selection, tokens, seed)
+    if not dry_run:
+        with without_library_bars(), progress_bar(left, "tokens") as progress:
+            for spec in selection.models:
+                todo = [r for r in rows if r["model_id"] == spec.model_id and r["tokens"]]
+                job = partial(_audit, selection, spec, todo, seed, progress)
+                if todo and (reason := why_failed(spec.full_id, job)):
+                    failures.append(f"{spec.full_id}: {reason}")
+        rows = _states(selection, tokens, seed)
     _print(rows, as_json)
     if failures:
         print_lines("error", failures)
@@ -106,7 +104,7 @@ def audit(
 
 
 def _states(selection: Selection, tokens: int, seed: int) -> list[dict[str, Any]]:
-    """What is known of the models' conditions, and what an audit of the others would read.
+    """What is known of the models' conditions, and what an audit of the others would read at most.
 
     A condition's share of the sample follows its rows, and is smaller where they cost more.
 
@@ -126,17 +124,18 @@ def _states(selection: Selection, tokens: int, seed: int) -> list[dict[str, Any]
     if not states:
         what = f"nothing to audit: run `tokenmart extract --problem {problem.argument}` first"
         raise TokenmartError(what, code="no-rows", where=problem.argument)
-    weights = np.array([state["rows"] ** 2 / state["read"] for state in states])
-    for state, share in zip(states, np.ceil(tokens * weights / weights.sum()), strict=True):
+    weights = [state["rows"] ** 2 / state["read"] for state in states]
+    for state, weight in zip(states, weights, strict=True):
         spec, length = specs[state["model_id"]], state["read"] / state["forwards"]
-        state["planned"] = planned = int(min(max(LEAST, share), state["rows"]))
+        share = max(LEAST, ceil(tokens * weight / sum(weights)))
+        state["planned"] = planned = min(share, state["rows"])
         is_known = state["state"] in ("agrees", "differs") and state["seed"] == seed
-        is_kept = is_known and state["sampled"] >= planned
-        state["tokens"] = 0 if is_kept else int(length * min(planned, state["forwards"]))
-        work = Work(state["tokens"], 0 if is_kept else planned, state["tokens"] * length / 2)
+        left = 0 if is_known and state["sampled"] >= planned else planned
+        state["tokens"] = read = int(length * min(left, state["forwards"]))
         size = model_size(spec, workspace, problem=problem.name)
-        estimated = estimate(work, size, dtype="float32", device=selection.device)
-        state |= {"model": spec.full_id, "seconds": estimated.seconds or 0.0}
+        work = Work(read, left, read * length / 2)
+        cost = estimate(work, size, dtype="float32", device=selection.device)
+        state |= {"model": spec.full_id, "seconds": cost.seconds or 0.0}
         state["share_found"] = share_found(state["sampled"] or planned)
     return states
 
@@ -155,21 +154,23 @@ def _audit(
 
 def _print(rows: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
-        names = ("model_id", *_RESULTS, "seed")
+        names = ("model_id", *_COLUMNS, "seed")
         print_records({name: row[name] for name in names} for row in rows)
         return
-    cells = {
-        name: ["" if row[name] is None else form.format(row[name]) for row in rows]
-        for name, form in _RESULTS.items()
-    }
-    words = ("model", "condition", "state", "cause")
-    columns = [
-        Column(name.replace("_", "\n"), cells[name], text=name in words)
-        for name in cells
-        if any(cells[name])
-    ]
+    columns = []
+    for name in _COLUMNS:
+        cells = [_cell(row[name]) for row in rows]
+        if any(cells):
+            is_text = name in ("model", "condition", "state", "cause")
+            columns.append(Column(name.replace("_", "\n"), cells, text=is_text))
     print_columns(terminal_console(), columns)
     click.echo(
         "If a share x of a condition's rows were wrong by more than the tolerance, its k sampled "
         "rows would all agree with probability (1 - x)^k: below 5% for x >= `share found`."
     )
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if value is None else f"{value:,.2g}" if isinstance(value, float) else f"{value:,}"

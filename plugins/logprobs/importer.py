@@ -1,7 +1,7 @@
 """`data import --format prompt-logprobs`: log-probs of whole documents into `tokens`.
 
-The rows are exactly those that the condition of the problem file would score. Nothing here can
-know whether the numbers are of this model.
+The rows are exactly those that the condition of the problem file would score. Whether the numbers
+are of this model is known from the few that are recomputed first.
 """
 
 from __future__ import annotations
@@ -17,12 +17,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from extract.audit.audit import (
-    audit_samples,
-    new_rows_sample,
-    present_sha256,
-    store_audits,
-)
+from extract.audit.audit import audit_samples, present_sha256, published_dtype, store_audits
+from extract.audit.rows import SHORTEST, Sample, sampled_places
+from extract.devices import resolve_device
 from extract.planning.cost import model_size
 from extract.planning.documents import PlannedDocument, documents_of
 from extract.planning.fingerprints import imported_fingerprint
@@ -42,6 +39,7 @@ from warehouse.problem.tables import ensure_documents
 from warehouse.sources.configurations import vocabulary_size
 from warehouse.store.schema import TOKENS, TOP_TOKENS
 from warehouse.store.token_files import finished_units, publish, write_top_tokens, write_unit
+from warehouse.terminal import counted
 
 AUDITED = 200
 """Rows that are recomputed before they are stored."""
@@ -135,18 +133,23 @@ def _audit(
         for reading in readings
         for request in reading.requests
     }
-    sample = new_rows_sample(plan, condition, rows, requests, AUDITED)
+    places = sampled_places(rows.num_rows, min(AUDITED, rows.num_rows), 0, condition)
+    shortest = rows.sort_by("context_tokens").slice(0, SHORTEST)
+    dtype = published_dtype(plan)
+    sample = Sample(condition, rows.take(places), shortest, requests, dtype)
+    click.echo(f"recomputing {counted(len(places), 'row')} (not with --no-audit)", err=True)
     try:
-        (audited,) = audit_samples(plan, [sample], seed=0)
+        selection = replace(plan.selection, device=resolve_device("auto"))
+        (audited,) = audit_samples(replace(plan, selection=selection), [sample], seed=0)
     except TokenmartError as error:
         click.echo(visible(f"note: not audited: {error.message}"), err=True)
         return []
     if cause := audited["cause"]:
         raise TokenmartError(
             f"{plan.spec.full_id}: {audited['differing']} of {audited['sampled']} recomputed rows "
-            f"differ by up to {audited['largest_logprob']:.2g} nats, {audited['tolerance']:.1e} "
-            f"are rounding; likely cause: {cause}. docs/how_to/import_logprobs.md has the flags to "
-            "set; --no-audit imports them as they are",
+            f"differ by up to {audited['largest_logprob']:.2g} nats (rounding explains "
+            f"{audited['tolerance']:.1e}); likely cause: {cause}. docs/how_to/import_logprobs.md "
+            "has the flags to set; --no-audit imports them as they are",
             code="rows-differ",
             where=cause,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,14 +13,25 @@ from click.testing import CliRunner
 from json_records import records
 from tiny_runs import ok, run
 
-from extract.audit.audit import audit_samples, new_rows_sample
-from extract.audit.rows import sampled_places, share_found
+from extract.audit.audit import audit_samples, published_dtype
+from extract.audit.rows import (
+    Sample,
+    differing,
+    forwards_of,
+    recomputed,
+    sampled_places,
+    share_found,
+    stored_columns,
+    tolerance,
+)
 from extract.planning.documents import documents_of
 from extract.planning.plan import plan_model
 from extract.planning.selection import select
 from tokenmart import cli
 from warehouse.problem.spec import load_problem
 from warehouse.problem.tables import ensure_documents
+from warehouse.progress import no_progress
+from warehouse.sql.audits import audit_line
 from warehouse.store.ledger import read_units
 from warehouse.store.token_files import published_path, read_rows, write_units
 
@@ -47,9 +59,12 @@ def test_a_store_is_audited_once_until_its_units_change(workspace, tiny_problem)
     ok(run(path))
     planned = audit(path, "--dry-run", "--tokens", "300")
     assert {row["state"] for row in planned} == {"not audited"}
+    assert audit_line(workspace, "tiny") == ""
     first = audit(path, "--tokens", "300")
     assert set(states(first).values()) == {"agrees"} and len(first) == 8
     assert [row["sampled"] for row in first] == [row["planned"] for row in planned]
+    assert "8 of 8 conditions" in audit_line(workspace, "tiny")
+    assert f"{sum(row['sampled'] for row in first)} rows" in audit_line(workspace, "tiny")
     again = audit(path, "--tokens", "300")
     assert [row["tokens"] for row in again] == [0] * 8
     assert any(row["tokens"] for row in audit(path, "--dry-run", "--seed", "1"))
@@ -61,13 +76,14 @@ def test_a_store_is_audited_once_until_its_units_change(workspace, tiny_problem)
     planned = audit(path, "--dry-run", "--tokens", "300")
     changed = {key for key, state in states(planned).items() if state == "outdated"}
     assert changed == {("tiny--one", "full")}
+    assert "7 of 8 conditions" in audit_line(workspace, "tiny")
+    assert "1 condition." in audit_line(workspace, "tiny")
     found = audit(path, "--tokens", "300", code=4)
     assert {key for key, state in states(found).items() if state == "differs"} == changed
+    assert "tiny--one full (unknown)" in audit_line(workspace, "tiny")
 
 
 def _rehashed(units, rows):
-    from dataclasses import replace
-
     from warehouse.store.ledger import content_sha256
 
     for unit in units:
@@ -172,8 +188,8 @@ def cases(plain, folder, other_folder):
             own[name][:count] = value
         return own
 
-    def rope(theta):
-        parameters = {"rope_type": "default", "rope_theta": theta}
+    def rope(theta, **scaling):
+        parameters = {"rope_type": "default", "rope_theta": theta, **scaling}
         return of(Plain(folder, rope_parameters=parameters))
 
     return {
@@ -190,6 +206,18 @@ def cases(plain, folder, other_folder):
             lambda ids: beginning(ids, 1, [7]),
         ],
         "another RoPE or window": [rope(theta) for theta in (20_000, 1e6, 1e8)],
+        "another RoPE or window (scaled)": [
+            rope(10_000, rope_type="linear", factor=1.25),
+            rope(10_000, rope_type="yarn", factor=4.0, original_max_position_embeddings=64),
+            rope(
+                10_000,
+                rope_type="llama3",
+                factor=8.0,
+                low_freq_factor=1.0,
+                high_freq_factor=4.0,
+                original_max_position_embeddings=64,
+            ),
+        ],
         "another RoPE or window (narrow)": [of(plain, window=n) for n in (16, 64, 128)],
         "another dtype": [
             of(rounded(plain, torch.bfloat16)),
@@ -203,25 +231,60 @@ def cases(plain, folder, other_folder):
     }
 
 
+def sample_from(plan, rows, requests, places):
+    shortest = rows.sort_by("context_tokens").slice(0, 8)
+    return Sample("full", rows.take(places), shortest, requests, published_dtype(plan))
+
+
 def cause(plan, rows, requests):
-    sample = new_rows_sample(plan, "full", rows, requests, 200)
+    sample = sample_from(plan, rows, requests, sampled_places(rows.num_rows, 200, 0, "full"))
     return audit_samples(plan, [sample], 0)[0]["cause"]
 
 
-def test_causes_are_named(workspace, tiny_problem, tiny_checkpoint):
+@pytest.fixture
+def extracted(workspace, tiny_problem):
+    """Plan, rows and requests of a model's condition `full`, and ids of its texts with BOS."""
     path = tiny_problem(texts=3, probes=[{"kind": "full"}])
     ok(run(path, "--model", "tiny/one"))
     problem = load_problem(str(path), workspace)
     selection = select(problem, workspace, models=["tiny/one"], device="cpu", dtype="auto")
     plan = plan_model(selection, selection.models[0], ())
     (condition,) = selection.conditions
-    requests, texts = {}, []
+    requests = {}
     for document in documents_of(ensure_documents(problem, workspace), None):
         reading = plan.reading(document, plan.tokenize(document), (condition,))
         (request,) = condition.build(reading)
         requests[document.doc_id, 0] = request
-        texts.append(request.ids.tolist())
     rows = read_rows(published_path(workspace, "tiny", "tiny--one", "full"))
+    return plan, rows, requests, [request.ids.tolist() for request in requests.values()]
+
+
+@pytest.mark.parametrize("share", [0.01, 0.05, 0.2])
+def test_altered_rows_are_found_as_often_as_the_bound_says(share, extracted, tiny_checkpoint):
+    """A hundredth of a nat in a share of all rows; 200 samples, and none of intact rows differs."""
+    plan, rows, requests, _ = extracted
+    whole = [sample_from(plan, rows, requests, np.arange(rows.num_rows))]
+    forwards, stored = forwards_of(whole, merged=True), stored_columns(whole)
+    model = Plain(tiny_checkpoint("llama", True, 0)).model
+    rms, worst = tolerance(model, forwards[0].ids)
+    rng, n, k = np.random.default_rng(0), rows.num_rows, 40
+    own = recomputed(model, forwards, np.full(n, worst), no_progress)
+    found = []
+    for seed in range(200):
+        altered = stored["logprob"].copy()
+        altered[rng.permutation(n)[: round(share * n)]] -= 0.01
+        places = sampled_places(n, k, seed, "full")
+        intact, theirs = ({name: each[places] for name, each in columns.items()}
+                          for columns in (stored, own))  # fmt: skip
+        assert not differing(intact, theirs, rms, worst).any()
+        wrong = intact | {"logprob": altered[places]}
+        found.append(differing(wrong, theirs, rms, worst).any())
+    bound = 1 - (1 - round(share * n) / n) ** k
+    assert abs(np.mean(found) - bound) <= 3 * np.sqrt(bound * (1 - bound) / 200) + 1e-9
+
+
+def test_causes_are_named(extracted, tiny_checkpoint):
+    plan, rows, requests, texts = extracted
     assert cause(plan, rows, requests) == ""
     folder = tiny_checkpoint("llama", True, 0)
     plain = Plain(folder)
@@ -236,6 +299,6 @@ def test_causes_are_named(workspace, tiny_problem, tiny_checkpoint):
                 kind = table.schema.field(index)
                 table = table.set_column(index, kind, pa.array(values).cast(kind.type))
             found[name, number] = cause(plan, table, requests)
-    assert [
-        key for key, named in found.items() if not named.startswith(key[0].split(" (")[0])
-    ] == []
+    assert {
+        key: named for key, named in found.items() if not named.startswith(key[0].split(" (")[0])
+    } == {}

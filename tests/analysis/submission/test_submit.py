@@ -15,6 +15,7 @@ from unit_records import unit_record
 from warehouse_samples import make_rows
 
 from analysis.ranking.cli import correlate, select
+from analysis.submission import bundle as bundle_module
 from analysis.submission import cli
 from analysis.submission.bundle import bundle_page, compute_budget
 from analysis.submission.reproduce import differences
@@ -89,6 +90,16 @@ def test_the_record_of_a_submission_is_its_verification(submit, tmp_path):
     assert record["spearman"] == verification["spearman"]["value"]
     assert record["spearman_ci95_low"] == verification["spearman"]["ci95"]["low"]
     assert record["submission_sha256"] == verification["submission"]["sha256"]
+
+
+def test_a_bundle_has_what_audits_found(submit, written, tmp_path, monkeypatch):
+    assert json.loads((written / "bundle.json").read_text())["audit"] == "Not audited."
+    monkeypatch.setattr(
+        bundle_module, "audit_line", lambda _, problem: f"{problem}: 5 of 23 conditions"
+    )
+    assert submit().exit_code == 0
+    found = json.loads((tmp_path / "out" / "bundle.json").read_text())["audit"]
+    assert found == "minilong: 5 of 23 conditions"
 
 
 def test_a_bundle_claims_what_correlate_states(submit, minilong, tmp_path):
