@@ -106,14 +106,14 @@ def new_warehouse(tmp_path_factory: pytest.TempPathFactory) -> NewWarehouse:
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Warehouse:
+def built(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Warehouse:
     """`SHAPE`, built once by the first worker that needs it, with all variants; each has a copy.
 
-    A run within a test is "master", though it inherits a worker's environment: what lies beside its
-    temporary folder may be of any earlier run.
+    A run within a test is no worker, though it inherits a worker's environment: what lies beside
+    its temporary folder may be of any earlier run.
     """
     base = tmp_path_factory.getbasetemp()
-    shared = (base if worker_id == "master" else base.parent) / "built"
+    shared = (base.parent if hasattr(pytestconfig, "workerinput") else base) / "built"
     shared.mkdir(exist_ok=True)
     first = Warehouse(shared / "data", shared / "tokenmart.duckdb")
     with FileLock(shared / "lock"):
@@ -121,9 +121,9 @@ def built(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Warehouse
             write_warehouse(first.data, SHAPE)
             first.build(grids=True)
             (shared / "done").touch()
-    own = tmp_path_factory.mktemp("built")
-    shutil.copytree(shared, own, dirs_exist_ok=True, ignore=shutil.ignore_patterns("data"))
-    return Warehouse(first.data, own / first.database.name)
+    copied = tmp_path_factory.mktemp("built")
+    shutil.copytree(shared, copied, dirs_exist_ok=True, ignore=shutil.ignore_patterns("data"))
+    return Warehouse(first.data, copied / first.database.name)
 
 
 @pytest.fixture

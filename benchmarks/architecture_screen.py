@@ -150,12 +150,12 @@ def configured(name: str) -> Any:
     """The tiny configuration of an architecture or a variant."""
     kind, changes = VARIANTS.get(name, (name, {}))
     config_class = CONFIG_MAPPING[kind]
-    names = {each.name for each in dataclasses.fields(config_class)}
+    names = {config.name for config in dataclasses.fields(config_class)}
     settings = _sizes(names)
     nested = {}
-    for part, each in getattr(config_class, "sub_configs", {}).items():
-        if part in ("text_config", "decoder", "text_model") and dataclasses.is_dataclass(each):
-            nested[part] = _sizes({field.name for field in dataclasses.fields(each)})
+    for part, config in getattr(config_class, "sub_configs", {}).items():
+        if part in ("text_config", "decoder", "text_model") and dataclasses.is_dataclass(config):
+            nested[part] = _sizes({field.name for field in dataclasses.fields(config)})
     if any(name.startswith("qk_nope") for name in names):
         # keys and values of all heads come from one latent state
         settings["num_key_value_heads"] = 4
@@ -163,7 +163,7 @@ def configured(name: str) -> Any:
 
 
 def _sizes(names: set[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    settings: dict[str, Any] = {
         token: value
         for token, value in (("pad_token_id", 0), ("bos_token_id", 1), ("eos_token_id", 2))
         if token in names
@@ -171,8 +171,8 @@ def _sizes(names: set[str]) -> dict[str, Any]:
     for pattern, size in SIZES.items():
         for name in names:
             if re.fullmatch(pattern, name):
-                found[name] = size
-    return found
+                settings[name] = size
+    return settings
 
 
 def made(name: str, attention: str) -> Any:
@@ -199,11 +199,11 @@ def texts() -> dict[str, list[Request]]:
     document = ids[:340]
 
     def request(
-        own: NDArray[np.int32], first: int, prefix: NDArray[np.int32] | None = None, seen: int = 0
+        ids: NDArray[np.int32], first: int, prefix: NDArray[np.int32] | None = None, seen: int = 0
     ) -> Request:
-        places = span(0, len(own) - first)
+        places = span(0, len(ids) - first)
         extra = {} if prefix is None else {"prefix": prefix, "prefix_length": seen}
-        return Request(0, own, first, places, places, **extra)
+        return Request(0, ids, first, places, places, **extra)
 
     suffixes = [
         request(ids[start : start + 24], 0, document, seen)
@@ -236,8 +236,8 @@ def plain(model: Any, request: Request) -> NDArray[np.float64]:
     logprobs = logits[:-1].double().log_softmax(-1)
     count = len(request.targets)
     targets = torch.from_numpy(request.targets).long()[:, None]
-    own: NDArray[np.float64] = logprobs[-count:].gather(1, targets)[:, 0].numpy()
-    return own
+    of_targets: NDArray[np.float64] = logprobs[-count:].gather(1, targets)[:, 0].numpy()
+    return of_targets
 
 
 @dataclasses.dataclass
@@ -263,16 +263,16 @@ def screened(name: str) -> Iterator[Verdict]:
     """Make the models, score, compare; one verdict for each attention implementation."""
     with_sdpa: Own = {}
     for attention in ATTENTION:
-        found = Verdict(name, attention)
+        verdict = Verdict(name, attention)
         signal.alarm(SECONDS)
         try:
             model = made(name, attention)
             requests = texts()
-            found.model_type = _kind(model)
-            own = _own(model, {path: group[:1] for path, group in requests.items()})
+            verdict.model_type = _kind(model)
+            computed = _own(model, {path: group[:1] for path, group in requests.items()})
         except Exception as error:  # whatever an architecture's own code raises
-            found.verdict, found.reason = "not made", f"{type(error).__name__}: {_line(error)}"
-            yield found
+            verdict.verdict, verdict.reason = "not made", f"{type(error).__name__}: {_line(error)}"
+            yield verdict
             continue
         exact_model = copy.deepcopy(model).double()
         firsts = {path: group[:1] for path, group in requests.items()}
@@ -281,23 +281,25 @@ def screened(name: str) -> Iterator[Verdict]:
                 exact_model.set_experts_implementation("eager")
             first = _own(exact_model, firsts)
         except Exception:  # an architecture that can't run in float64
-            exact_model, first = model, own
+            exact_model, first = model, computed
         exact = with_sdpa or _own(exact_model, requests)
-        found.rounding = _largest(own, first)
+        verdict.rounding = _largest(computed, first)
         (request, expected) = requests["suffixes"][0], exact["suffixes"][0]
-        found.missing_token = float(np.abs(plain(exact_model, _blinder(request)) - expected).max())
-        accepted = FACTOR * max(found.rounding, SMALLEST)
-        _compare(found, model, requests, exact, accepted)
+        verdict.missing_token = float(
+            np.abs(plain(exact_model, _blinder(request)) - expected).max()
+        )
+        accepted = FACTOR * max(verdict.rounding, SMALLEST)
+        _compare(verdict, model, requests, exact, accepted)
         apart = _largest(first, exact)
-        if found.verdict == "works" and not apart <= accepted:
-            found.verdict, found.reason = "WRONG", f"{apart:.2g} nats from sdpa"
-        if found.verdict == "works":
+        if verdict.verdict == "works" and not apart <= accepted:
+            verdict.verdict, verdict.reason = "WRONG", f"{apart:.2g} nats from sdpa"
+        if verdict.verdict == "works":
             with_sdpa = with_sdpa or exact
-        yield found
+        yield verdict
 
 
 def _compare(
-    found: Verdict, model: Any, requests: dict[str, list[Request]], exact: Own, accepted: float
+    verdict: Verdict, model: Any, requests: dict[str, list[Request]], exact: Own, accepted: float
 ) -> None:
     """Fill in what the engine gives: with a shared prefix wherever its check passes, then as it
     decides by itself.
@@ -306,17 +308,17 @@ def _compare(
         with unittest.mock.patch.object(architectures, "TAKES_MASKS", {_kind(model)}):
             prefixes, difference, path = _scored(model, requests, exact, accepted)
         if prefixes == "shared":
-            found.masks = "wrong" if path else "taken"
+            verdict.masks = "wrong" if path else "taken"
         else:
-            found.masks = "not taken"
+            verdict.masks = "not taken"
         if path or _kind(model) not in architectures.TAKES_MASKS:
             prefixes, difference, path = _scored(model, requests, exact, accepted)
-        found.prefixes, found.difference = prefixes, difference
-        found.verdict, found.reason = ("WRONG", path) if path else ("works", "")
+        verdict.prefixes, verdict.difference = prefixes, difference
+        verdict.verdict, verdict.reason = ("WRONG", path) if path else ("works", "")
     except TokenmartError as error:
-        found.verdict, found.reason = "refused", _line(error)
+        verdict.verdict, verdict.reason = "refused", _line(error)
     except Exception as error:
-        found.verdict, found.reason = "ERROR", f"{type(error).__name__}: {_line(error)}"
+        verdict.verdict, verdict.reason = "ERROR", f"{type(error).__name__}: {_line(error)}"
 
 
 def _scored(
@@ -328,7 +330,7 @@ def _scored(
         engine = Engine(copy.deepcopy(model), budgets=Budgets(1200, 1024, 64, pieces, pieces))
         scores = iter(engine.score([each for path in paths for each in requests[path]]))
         for path in paths:
-            off = max(float(np.abs(next(scores).scores.logprob - own).max()) for own in exact[path])
+            off = max(float(np.abs(next(scores).scores.logprob - ids).max()) for ids in exact[path])
             largest = max(largest, off)
             if not off <= accepted and not wrong:
                 wrong = path if pieces is None else f"{path}, in pieces"
@@ -348,11 +350,11 @@ def _own(model: Any, requests: dict[str, list[Request]]) -> Own:
     return {path: [plain(model, each) for each in group] for path, group in requests.items()}
 
 
-def _largest(found: Own, wanted: Own) -> float:
+def _largest(computed: Own, wanted: Own) -> float:
     return max(
         float(np.abs(f - w).max())
-        for path in found
-        for f, w in zip(found[path], wanted[path], strict=False)
+        for path in computed
+        for f, w in zip(computed[path], wanted[path], strict=False)
     )
 
 
@@ -375,17 +377,17 @@ def main() -> None:
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
     names = asked.names or sorted([*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *VARIANTS])
-    found = []
+    verdicts = []
     for name in names:
         for row in screened(name):
-            found.append(row)
+            verdicts.append(row)
             print(*_cells(row).values(), sep=" | ", flush=True)
         gc.collect()
     if asked.out:
         with asked.out.open("w", newline="") as file:
             writer = csv.DictWriter(file, [each.name for each in dataclasses.fields(Verdict)])
             writer.writeheader()
-            writer.writerows(_cells(row) for row in found)
+            writer.writerows(_cells(row) for row in verdicts)
 
 
 def _cells(row: Verdict) -> dict[str, str]:

@@ -133,11 +133,11 @@ def main(
         f"{version('torch')}, transformers {version('transformers')}\n"
     )
     first, *others = subjects
-    there, count = available_memory(place), bench.lengths[-1]
-    for each in others:
-        if predicted(bench, each, count, bench.conditions("retrieval")) > there:
-            bench.skipped.append(f"{each}: it does not fit into {there / 2**30:.0f} GiB")
-            subjects.remove(each)
+    free, count = available_memory(place), bench.lengths[-1]
+    for other in others:
+        if predicted(bench, other, count, bench.conditions("retrieval")) > free:
+            bench.skipped.append(f"{other}: it does not fit into {free / 2**30:.0f} GiB")
+            subjects.remove(other)
 
     def run(part: Part, work: Callable[..., None], *asked: Any) -> None:
         if part in (parts or PARTS):

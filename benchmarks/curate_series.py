@@ -122,12 +122,12 @@ def measured(work: Path) -> dict[str, Any]:
         """What `curate` found, without the single items."""
         words = ("--items", work / "scores.parquet", "--metric", method)
         tokenmart("e2lm", "curate", *words, "--out", work / f"{method}.json")
-        found = json.loads((work / f"{method}.json").read_text("utf-8"))
+        result = json.loads((work / f"{method}.json").read_text("utf-8"))
         return {
-            "chosen": len(found["items"]),
-            "folds": len(found["folds"]),
-            "held_out": found["held_out"],
-            "by_subject": found["by_subject"],
+            "chosen": len(result["items"]),
+            "folds": len(result["folds"]),
+            "held_out": result["held_out"],
+            "by_subject": result["by_subject"],
         }
 
     tokenmart("e2lm", "new", TASK, "--kind", "multiple-choice", "--folder", work)
@@ -171,8 +171,8 @@ def docs_tables(record: dict[str, Any]) -> tuple[str, str]:
     worth = table(
         columns,
         (
-            {**found["held_out"]["sq"], "method": method}
-            for method, found in record["scoring_methods"].items()
+            {**result["held_out"]["sq"], "method": method}
+            for method, result in record["scoring_methods"].items()
         ),
     )
     by_metric: dict[str, dict[str, dict[str, Any]]] = {}
@@ -289,17 +289,17 @@ def checkout(work: Path, texts: Sequence[str]) -> dict[str, str]:
 def make_items(item_pages: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Items in the form of the scaffold's, with their label: sound or mislabelled."""
     draw = random.Random(0)
-    found = sorted({tuple(words) for page in item_pages for words in sentences(page)})
-    draw.shuffle(found)
+    shuffled = sorted({tuple(words) for page in item_pages for words in sentences(page)})
+    draw.shuffle(shuffled)
 
     def end(sentence: Sequence[str]) -> str:
         return " ".join(sentence[-draw.randint(1, MOST_WORDS) :])
 
-    for number, sentence in zip(range(ITEMS), found, strict=False):
+    for number, sentence in zip(range(ITEMS), shuffled, strict=False):
         answer = end(sentence)
         choices = [answer]
         while len(choices) < CHOICES:
-            other = end(draw.choice(found))
+            other = end(draw.choice(shuffled))
             choices += [other] if other not in choices else []
         draw.shuffle(choices)
         mislabelled = number % MISLABELLED == 0

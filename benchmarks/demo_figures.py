@@ -35,7 +35,7 @@ The 95% CI is simultaneous for all metrics tested, so it is valid for the best o
 is adjusted for all metrics tested.
 """
 AFTER = """
-With {models} models in {kinds} series, {documents} documents and {tested} metrics tested,
+With {models} models in {series} series, {documents} documents and {tested} metrics tested,
 {verdict}.
 {near} of {variants} variants may be the best. A table of plain correlations shows {plain}.
 """
@@ -63,10 +63,10 @@ def demo_figures(problem: str = "demo") -> dict[str, Any]:
         "date": datetime.now(timezone.utc).date().isoformat(),
         "revision": code_revision()["revision"],
         "models": len(ranked["models"]),
-        "kinds": ranked["groups"]["kinds"],
+        "series": ranked["groups"]["series_across_families"],
         "documents": max(row.get("documents", 0) for row in ranked["rows"]),
         "metrics": len(best),
-        "tested": ranked["tried"]["all"],
+        "tested": ranked["tested"]["all"],
         "answer": ranked["answer"],
         "tracks_target": ranked["tracks_target"],
         "variants": sum(

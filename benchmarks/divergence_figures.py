@@ -44,30 +44,30 @@ def figures(database: Path) -> dict[str, Any]:
             "select model_id, metric, variant, numerator, denominator from metric_documents"
             " where problem = 'how_far' order by doc_id"
         ).fetchall()
-    found: dict[str, Any] = {}
+    statistics: dict[str, Any] = {}
     for model in sorted({row[0] for row in rows}):
         for name, key in METRICS.items():
-            own = np.array([row[3:] for row in rows if (row[0], row[1:3]) == (model, key)])
-            draws = np.random.default_rng(0).integers(0, len(own), (RESAMPLES, len(own)))
-            drawn = own[draws].sum(1)
-            numbers = [*own.sum(0)[None], *drawn]
+            parts = np.array([row[3:] for row in rows if (row[0], row[1:3]) == (model, key)])
+            draws = np.random.default_rng(0).integers(0, len(parts), (RESAMPLES, len(parts)))
+            drawn = parts[draws].sum(1)
+            numbers = [*parts.sum(0)[None], *drawn]
             values = np.array([top / bottom for top, bottom in numbers])
             if name == "perplexity":
                 values = np.exp(values)
             low, high = np.quantile(values[1:], [0.025, 0.975])
-            figure = {"value": values[0], "low": low, "high": high, "documents": len(own)}
-            found.setdefault(model, {})[name] = {
+            figure = {"value": values[0], "low": low, "high": high, "documents": len(parts)}
+            statistics.setdefault(model, {})[name] = {
                 key: round(float(value), 6) for key, value in figure.items()
             }
-    return found
+    return statistics
 
 
-def table_rows(found: dict[str, Any]) -> list[str]:
+def table_rows(statistics: dict[str, Any]) -> list[str]:
     """The rows of the page's table: values with their 95% intervals."""
     rows = []
     for model, name in NAMES.items():
         perplexity, mean, tail, same = (
-            found[model][key] for key in ("perplexity", "mean", "quantile_0.99", "same_top")
+            statistics[model][key] for key in ("perplexity", "mean", "quantile_0.99", "same_top")
         )
         cells = [_shown(perplexity, ".0f" if perplexity["value"] >= 100 else ".1f")]
         if name == "reference":

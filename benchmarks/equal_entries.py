@@ -56,21 +56,21 @@ def false_pairs(entries: int, units: str, sets: int) -> dict[str, Any]:
             "unadjusted": unadjusted, "adjusted": adjusted}  # fmt: skip
 
 
-def results_block(found: dict[str, Any]) -> str:
+def results_block(record: dict[str, Any]) -> str:
     """The table as RESULTS.md shows it."""
     columns = {
         "equal entries:": "{entries}", "tested by": "{units}", "data sets:": "{sets:,}",
         "each pair at 5%:": "{unadjusted:.1%}", "adjusted (Holm):": "{adjusted:.1%}",
     }  # fmt: skip
-    return marked(BLOCK, table(columns, found["cells"]))
+    return marked(BLOCK, table(columns, record["cells"]))
 
 
 def main() -> None:
     """Simulate, and write the figures and their table."""
     cells = [false_pairs(n, units, SETS) for units in ("items", "groups") for n in ENTRIES]
-    found = {"revision": code_revision()["revision"], "cells": cells}
-    write_whole(OUT, json.dumps(found, indent=1) + "\n")
-    replace_marked(RESULTS, BLOCK, results_block(found))
+    record = {"revision": code_revision()["revision"], "cells": cells}
+    write_whole(OUT, json.dumps(record, indent=1) + "\n")
+    replace_marked(RESULTS, BLOCK, results_block(record))
 
 
 if __name__ == "__main__":

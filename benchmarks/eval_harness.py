@@ -106,15 +106,15 @@ def measured(models: tuple[str, ...], pairs: int) -> dict[str, Any]:
         os.environ["TOKENMART_DATA"] = str(folder / "data")
         os.environ["TOKENMART_DATABASE"] = str(folder / "tokenmart.duckdb")
         tasks = write_forms(write_tasks(folder / "tasks") / "forms").parent
-        found = [compare(model, tasks, pairs, folder / model) for model in models]
+        records = [compare(model, tasks, pairs, folder / model) for model in models]
         tokenmart("dbt", "--quiet", "run", "--select", "+eval_metrics")
-        for each in found:
-            each["numbers"] = numbers(each, each.pop("results"), folder / "tokenmart.duckdb")
+        for record in records:
+            record["numbers"] = numbers(record, record.pop("results"), folder / "tokenmart.duckdb")
     return {
         **machine("lm_eval", "torch", "transformers"),
         "code": code_revision(),
         "threads": 1,
-        "models": found,
+        "models": records,
     }
 
 
@@ -248,15 +248,15 @@ def numbers(model: dict[str, Any], theirs: dict[str, Any], database: Path) -> li
     """
     with duckdb.connect(str(database), read_only=True) as connection:
         rows = connection.execute(query, [model["model_id"]]).fetchall()
-    found = {row[:3]: row[3:] for row in rows}
+    values_of = {row[:3]: row[3:] for row in rows}
     return [
         {
             "task": task,
             "metric": key,
             "harness": value,
-            "tokenmart": found[task, key, False][0],
-            "reason": found[task, key, False][1],
-            "imported": found.get((task, key, True), (None, None))[0],
+            "tokenmart": values_of[task, key, False][0],
+            "reason": values_of[task, key, False][1],
+            "imported": values_of.get((task, key, True), (None, None))[0],
         }
         for task, values in theirs.items()
         for key, value in values.items()
@@ -318,14 +318,14 @@ def section(record: dict[str, Any]) -> str:
 def equality(model: dict[str, Any]) -> dict[str, Any]:
     """How far a model's numbers are from the harness's."""
     alike, relative, equal, imported, empty = [0.0], [0.0], 0, 0, 0
-    for each in model["numbers"]:
-        theirs, ours = each["harness"], each["tokenmart"]
-        if each["imported"] is not None:
+    for number in model["numbers"]:
+        theirs, ours = number["harness"], number["tokenmart"]
+        if number["imported"] is not None:
             imported += 1
-            equal += is_equal(each["imported"], theirs)
+            equal += is_equal(number["imported"], theirs)
         if ours is None:
-            empty += bool(each["reason"])
-        elif is_accuracy_like(each["metric"]):
+            empty += bool(number["reason"])
+        elif is_accuracy_like(number["metric"]):
             alike.append(abs(ours - theirs))
         else:
             relative.append(abs(ours - theirs) / (abs(theirs) or 1))
@@ -354,12 +354,12 @@ def timings(models: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """A row for each kind of requests and model."""
     for kind, goal in GOALS.items():
         for model in models:
-            found = model["times"][kind]
+            times = model["times"][kind]
             shown = {
-                name: ", ".join(f"{turn[side]['processor']:.1f}" for turn in found["turns"])
+                name: ", ".join(f"{turn[side]['processor']:.1f}" for turn in times["turns"])
                 for name, side in (("harness", "harness"), ("ours", "tokenmart"))
             }
-            yield {**found, **shown, "kind": kind, "model": model["model"], "goal": goal}
+            yield {**times, **shown, "kind": kind, "model": model["model"], "goal": goal}
 
 
 if __name__ == "__main__":

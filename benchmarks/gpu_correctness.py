@@ -59,24 +59,24 @@ def _compare(
     tokens, conditions = subject.tokens(count), bench.conditions(probe)
     requests = requests_of(conditions, tokens)
     half = "bfloat16" if bench.dtype == "float32" else bench.dtype
-    found: dict[tuple[str, str], list[Any]] = {}
+    logprobs_of: dict[tuple[str, str], list[Any]] = {}
     kernels: dict[str, str] = {}
     for dtype in ("float32", half):
         model = subject.load(dtype)
-        found[dtype, PLAIN] = plain(model, requests)
+        logprobs_of[dtype, PLAIN] = plain(model, requests)
         if dtype == "float32":
-            found[dtype, CHANGED] = plain(model, _disturbed(requests))
+            logprobs_of[dtype, CHANGED] = plain(model, _disturbed(requests))
         model = None
         for who, fused in layers.items():
             bench.give_back()
             # an engine may change the model it is given
             engine = Engine(subject.load(dtype), fused=fused)
             kernels.setdefault(who, engine.attention)
-            found[dtype, who] = score(engine, conditions, tokens)
+            logprobs_of[dtype, who] = score(engine, conditions, tokens)
             del engine
         bench.give_back()
-    reference = found.pop(("float32", PLAIN))
-    off = {key: differences(logprobs, reference) for key, logprobs in found.items()}
+    reference = logprobs_of.pop(("float32", PLAIN))
+    off = {key: differences(logprobs, reference) for key, logprobs in logprobs_of.items()}
     for (dtype, who), (largest, mean) in off.items():
         bench.add(
             Row(part, subject.spec.full_id, dtype, count, f"{probe}, {who}",
@@ -100,7 +100,7 @@ def _compare(
 @torch.inference_mode()
 def plain(model: Any, requests: Sequence[Any]) -> list[Any]:
     """Log-probs of each request from the model's own logits, softmax in float64, row by row."""
-    found = []
+    logprobs = []
     for request in requests:
         ids = np.concatenate([request.prefix[: request.prefix_length], request.ids])
         count = len(request.targets)
@@ -110,8 +110,8 @@ def plain(model: Any, requests: Sequence[Any]) -> list[Any]:
             some.double().log_softmax(-1).gather(1, targets[:, None])[:, 0]
             for some, targets in zip(logits.split(256), batch[0, -count:].split(256), strict=True)
         ]
-        found.append(torch.cat(rows).cpu().numpy())
-    return found
+        logprobs.append(torch.cat(rows).cpu().numpy())
+    return logprobs
 
 
 def _disturbed(requests: Sequence[Any]) -> list[Any]:

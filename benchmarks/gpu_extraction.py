@@ -46,10 +46,10 @@ def extraction(bench: Bench, *subjects: Subject) -> None:
     steps: list[tuple[float, str]] = []
 
     class Timed(Extraction):
-        def _score(self, job: Any, together: Any) -> Any:
+        def _score_conditions(self, job: Any, together: Any) -> Any:
             began = time.perf_counter()
             try:
-                return super()._score(job, together)
+                return super()._score_conditions(job, together)
             finally:
                 spans.append((job.plan.spec.full_id, began, time.perf_counter()))
 
@@ -113,12 +113,12 @@ def _write_problem(bench: Bench, root: Path, subjects: tuple[Subject, ...], coun
 
 def seconds_of(steps: list[tuple[float, str]], model: str) -> str:
     """Seconds of the steps of a model before its first document, from when each began."""
-    found = []
+    parts = []
     for (began, step), (ended, _) in pairwise(steps):
         name, _, what = step.partition(": ")
         if name == model and what in STEPS:
-            found.append(f"{what} {ended - began:.1f} s")
-    return ", ".join(found)
+            parts.append(f"{what} {ended - began:.1f} s")
+    return ", ".join(parts)
 
 
 def rows_of(spans: list[Span], started: float, dtype: str, count: int) -> list[Row]:

@@ -82,7 +82,7 @@ def section(record: dict[str, Any], block: str = BLOCK) -> str:
     return marked(block, lines)
 
 
-def layers_section(own: dict[str, Any]) -> str:
+def layers_section(record: dict[str, Any]) -> str:
     """Seconds with the model's own layers and PyTorch's head, and with fused ones."""
     fused = {key(row): row["seconds"] for row in timed(committed(BLOCK)["rows"])}
     rows = [
@@ -92,7 +92,7 @@ def layers_section(own: dict[str, Any]) -> str:
             "fused": fused[key(row)],
             "times": row["seconds"] / fused[key(row)],
         }
-        for row in timed(own["rows"])
+        for row in timed(record["rows"])
     ]
     columns = {
         "model": "{model}",
@@ -122,7 +122,7 @@ def timed(rows: list[Row]) -> list[Row]:
 
 def correctness(rows: list[Row]) -> list[Row]:
     """One row per model, probe and kind of layers, with the mean differences side by side."""
-    found: dict[tuple[str, str, str], Row] = {}
+    lines: dict[tuple[str, str, str], Row] = {}
     plain: dict[tuple[str, str, str], float] = {}
     for row in rows:
         if row["part"] not in ("correctness", "families") or row["mean_nats"] is None:
@@ -131,15 +131,15 @@ def correctness(rows: list[Row]) -> list[Row]:
         if who in (PLAIN, CHANGED):
             plain[row["model"], probe, who] = row["mean_nats"]
             continue
-        own = who.removeprefix("ours")
-        line = found.setdefault(
-            (row["model"], probe, own),
-            {"model": name(row) + own, "tokens": row["tokens"], "probe": probe},
+        layers = who.removeprefix("ours")
+        line = lines.setdefault(
+            (row["model"], probe, layers),
+            {"model": name(row) + layers, "tokens": row["tokens"], "probe": probe},
         )
         line["float32" if row["dtype"] == "float32" else "half"] = row["mean_nats"]
-    for (model, probe, _), line in found.items():
+    for (model, probe, _), line in lines.items():
         line["plain"], line["changed"] = plain[model, probe, PLAIN], plain[model, probe, CHANGED]
-    return list(found.values())
+    return list(lines.values())
 
 
 def cells(row: Row) -> Row:

@@ -56,8 +56,8 @@ class Subject:
     def load(self, dtype: str, seed: int = 0) -> Any:
         """The model: the same weights at each load with a seed."""
         rope = {"rope_type": "default", "rope_theta": 1e6}
-        own = {"max_position_embeddings": LONGEST_POSITION, "rope_parameters": rope}
-        config = config_of(self.shape, **{**own, **self.settings})
+        defaults = {"max_position_embeddings": LONGEST_POSITION, "rope_parameters": rope}
+        config = config_of(self.shape, **{**defaults, **self.settings})
         torch.manual_seed(seed)
         # made in the half precision they are published in, so that float32 has the same weights
         half = torch.float16 if dtype == "float16" else torch.bfloat16
@@ -103,15 +103,15 @@ def families(tiny: bool, device: str) -> list[Subject]:
     """A small model of each architecture."""
     sizes = (2, 64, 96, 4, 384) if tiny else (8, 512, 1376, 8, 32_000)
     layers, width, inner, heads, vocabulary = sizes
-    found = []
+    subjects = []
     for kind, settings in FAMILIES.items():
         shape = ModelShape(
             kind=kind, layers=layers, width=width, inner=inner, heads=heads, kv_heads=heads // 2,
             head_width=width // heads, vocabulary=vocabulary, tied=kind == "gemma3_text",
         )  # fmt: skip
         window = {"sliding_window": 16} if tiny and "sliding_window" in settings else {}
-        found.append(Subject(kind, shape, device, settings={**settings, **window}))
-    return found
+        subjects.append(Subject(kind, shape, device, settings={**settings, **window}))
+    return subjects
 
 
 def no4k() -> Problem:

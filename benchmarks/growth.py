@@ -50,9 +50,9 @@ TOKENS, DOCUMENTS = 8192, 50
 OUTPUT = Path(__file__).with_name("growth.json")
 BLOCK = "growth.json"
 GIB = 2**30
-DISK_A_ROW = 70
-"""Bytes: 27 of Parquet and 47 of the database (`--locked 0.2`); the rest is a guess of what is
-sorted on disk when memory is short, which wasn't measured."""
+DISK_A_ROW = 95
+"""Bytes: 27 of Parquet, 41 of the database, and more than 14 of quantiles that are spilled; 80 were
+too few (growth_locked_16.csv)."""
 ROWS_A_MODEL = 2.0 * DOCUMENTS * TOKENS
 """About as many: each document whole and in windows, and the answers of a retrieval probe."""
 
@@ -226,17 +226,17 @@ class Store:
         }  # fmt: skip
 
 
-def pieces(found: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+def pieces(record: dict[str, Any], kind: str) -> list[dict[str, Any]]:
     """The pieces of one kind, smallest store first."""
-    chosen = [piece for name, piece in found["pieces"].items() if name.startswith(f"{kind} ")]
+    chosen = [piece for name, piece in record["pieces"].items() if name.startswith(f"{kind} ")]
     return sorted(chosen, key=lambda piece: float(piece["rows"]))
 
 
-def results_block(found: dict[str, Any]) -> str:
+def results_block(record: dict[str, Any]) -> str:
     """Machine, builds, and runs with little new, as RESULTS.md shows them."""
-    here = found["machine"]
-    stores = {store["rows"]: store for store in pieces(found, "write")}
-    builds = pieces(found, "build")
+    here = record["machine"]
+    stores = {store["rows"]: store for store in pieces(record, "write")}
+    builds = pieces(record, "build")
     lines = [
         f"{here['cores']} cores ({here['processor']}), DuckDB {here['duckdb']}, Python "
         f"{here['python']}.",
@@ -270,25 +270,25 @@ def results_block(found: dict[str, Any]) -> str:
         "one new model (rows), s:": "{seconds_one_model:.1f} ({new_millions:.2f} M)",
     }
     rows = [
-        {**each, "millions": each["rows"] / 1e6, "new_millions": each["new_rows"] / 1e6}
-        for each in pieces(found, "added")
+        {**piece, "millions": piece["rows"] / 1e6, "new_millions": piece["new_rows"] / 1e6}
+        for piece in pieces(record, "added")
     ]
     return marked(BLOCK, [*lines, "", *table(columns, rows)])
 
 
 def measure(
-    found: dict[str, Any], output: Path, store: Store, calls: dict[str, Callable[[], Figures]]
+    record: dict[str, Any], output: Path, store: Store, calls: dict[str, Callable[[], Figures]]
 ) -> None:
     """Add each piece that isn't in `found` to it and to the output."""
     for piece, call in calls.items():
-        if piece in found["pieces"]:
+        if piece in record["pieces"]:
             click.echo(f"{piece}: measured already")
             continue
         refuse_full_disk(store.folder, store.shape)
         load = os.getloadavg()[0]
         figures = call()
-        found["pieces"][piece] = {**figures, "load_before": round(load, 2)}
-        write_whole(output, json.dumps(found, indent=1) + "\n")
+        record["pieces"][piece] = {**figures, "load_before": round(load, 2)}
+        write_whole(output, json.dumps(record, indent=1) + "\n")
         shown = ", ".join(f"{name} {value:,.4g}" for name, value in figures.items())
         click.echo(f"{piece}: {shown}")
 
@@ -337,23 +337,23 @@ def main(
     output: Path,
 ) -> None:
     """Measure what is not in the output yet, smallest first."""
-    found = json.loads(output.read_text("utf-8")) if output.exists() else {"pieces": {}}
-    found.setdefault("machine", machine("duckdb"))
+    record = json.loads(output.read_text("utf-8")) if output.exists() else {"pieces": {}}
+    record.setdefault("machine", machine("duckdb"))
     for times in sorted(locked):
         store = Store(folder.absolute() / f"locked_{times:g}", locked_shape(times))
-        measure(found, output, store, {
+        measure(record, output, store, {
             f"write locked x {times:g}": store.written,
             f"build locked x {times:g} at {max(limits)} GiB": partial(store.built, max(limits)),
         })  # fmt: skip
     for count in sorted(rows) if not locked else ():
         store = Store(folder.absolute() / f"rows_{count}", shape_of(count))
-        measure(found, output, store, {
+        measure(record, output, store, {
             f"write {count}": store.written,
             **{f"build {count} at {limit} GiB": partial(store.built, limit) for limit in limits},
             f"added {count}": partial(store.added, max(limits)),
         })  # fmt: skip
     if output.resolve() == OUTPUT:
-        replace_marked(RESULTS, BLOCK, results_block(found))
+        replace_marked(RESULTS, BLOCK, results_block(record))
 
 
 if __name__ == "__main__":

@@ -127,25 +127,25 @@ def columns(generator: np.random.Generator, cell: Cell, groups: Indices, *shape:
             return np.asarray(generator.standard_t(2, size))
         return generator.normal(size=size)
 
-    own = math.sqrt(1.0 - cell.shared) * draw((*shape, groups.size))
+    values = math.sqrt(1.0 - cell.shared) * draw((*shape, groups.size))
     if cell.labels == "series":
         series = series_within(groups)
-        own = (
-            math.sqrt(0.5) * own
+        values = (
+            math.sqrt(0.5) * values
             + math.sqrt(0.5 * (1.0 - cell.shared))
             * draw((*shape, int(series.max()) + 1))[..., series]
         )
     levels = draw((*shape, int(groups.max()) + 1))
-    return np.asarray(own + math.sqrt(cell.shared) * levels[..., groups])
+    return np.asarray(values + math.sqrt(cell.shared) * levels[..., groups])
 
 
 def series_within(groups: Indices) -> Indices:
     """Series of up to two models of one family, one after the other."""
-    found: list[int] = []
+    series: list[int] = []
     for size in np.bincount(groups):
-        first = found[-1] + 1 if found else 0
-        found += [first + place // 2 for place in range(size)]
-    return np.array(found)
+        first = series[-1] + 1 if series else 0
+        series += [first + place // 2 for place in range(size)]
+    return np.array(series)
 
 
 def study(cell: Cell, number: int) -> tuple[Floats, Floats, Floats, dict[str, list[int]]]:
@@ -155,8 +155,8 @@ def study(cell: Cell, number: int) -> tuple[Floats, Floats, Floats, dict[str, li
     target = columns(generator, cell, groups)
     count = math.ceil(cell.variants / PER_METRIC)
     metric = columns(generator, cell, groups, count)[:, None]
-    own = columns(generator, cell, groups, count, PER_METRIC)
-    rest = math.sqrt(WITHIN_METRIC) * metric + math.sqrt(1.0 - WITHIN_METRIC) * own
+    of_variant = columns(generator, cell, groups, count, PER_METRIC)
+    rest = math.sqrt(WITHIN_METRIC) * metric + math.sqrt(1.0 - WITHIN_METRIC) * of_variant
     rho = np.zeros((count, 1, 1))
     if cell.signal.startswith("one"):
         rho[0] = float(cell.signal.split()[1])
@@ -199,10 +199,10 @@ def study(cell: Cell, number: int) -> tuple[Floats, Floats, Floats, dict[str, li
 
 def simulate(cell: Cell, first: int, last: int) -> dict[str, Any]:
     """Rates over some studies of a cell, by their numbers."""
-    found: dict[str, list[float]] = {}
+    counts: dict[str, list[float]] = {}
 
     def count(name: str, value: bool | float) -> None:
-        found.setdefault(name, []).append(float(value))
+        counts.setdefault(name, []).append(float(value))
 
     for number in range(first, last):
         metrics, target, truth, labels = study(cell, number)
@@ -267,7 +267,7 @@ def simulate(cell: Cell, first: int, last: int) -> dict[str, Any]:
                 count("held_out", chosen.held_out)
                 count("in_sample", chosen.in_sample)
     record: dict[str, Any] = asdict(cell) | {"studies": last - first}
-    for name, values in found.items():
+    for name, values in counts.items():
         mean, size = float(np.mean(values)), len(values)
         record[name] = [
             round(mean, 6), round(float(np.std(values)) / math.sqrt(size), 6), size,
@@ -342,18 +342,18 @@ EARLIER = (
 )
 
 
-def results_block(found: dict[str, Any]) -> str:
+def results_block(record: dict[str, Any]) -> str:
     """The table as RESULTS.md shows it, from the JSON alone."""
     line = (
-        f"`{found['command']}`, {found['cpu_seconds'] / 60:.0f} min of processor time; percent of "
-        f"studies ± Monte Carlo standard error. {EARLIER}."
+        f"`{record['command']}`, {record['cpu_seconds'] / 60:.0f} min of processor time; percent "
+        f"of studies ± Monte Carlo standard error. {EARLIER}."
     )
-    return marked(BLOCK, [line, "", *cells_table(found["cells"])])
+    return marked(BLOCK, [line, "", *cells_table(record["cells"])])
 
 
-def summary_block(found: dict[str, Any]) -> str:
+def summary_block(record: dict[str, Any]) -> str:
     """What the table shows, in a few lines, power and every cell that misses a goal."""
-    cells = found["cells"]
+    cells = record["cells"]
     right = [row for row in cells if row["labels"] in ("right", "series")]
     sound = [row for row in right if not row["values"].startswith("outl")]
 
@@ -394,7 +394,7 @@ def remembered(ranks: Callable[..., Floats], most: int = 64) -> Callable[..., Fl
     """`unit_ranks_within` that keeps the last results."""
     known: dict[tuple[Any, ...], Floats] = {}
 
-    def found(values: Floats, families: Indices | None) -> Floats:
+    def ranks_once(values: Floats, families: Indices | None) -> Floats:
         key = values.shape, values.tobytes(), None if families is None else families.tobytes()
         if key not in known:
             if len(known) == most:
@@ -402,7 +402,7 @@ def remembered(ranks: Callable[..., Floats], most: int = 64) -> Callable[..., Fl
             known[key] = ranks(values, families)
         return known[key]
 
-    return found
+    return ranks_once
 
 
 def _design(cell: Cell | dict[str, Any]) -> tuple[Any, ...]:
@@ -419,10 +419,10 @@ def main(out: Path, tables: bool) -> None:
     if not tables:
         simulate_missing(out)
     if out.resolve() == OUT:
-        found = json.loads(out.read_text("utf-8"))
-        replace_marked(RESULTS, BLOCK, results_block(found))
+        record = json.loads(out.read_text("utf-8"))
+        replace_marked(RESULTS, BLOCK, results_block(record))
         page = ROOT / "docs" / "explanation" / "statistics.md"
-        replace_marked(page, f"{BLOCK}, in short", summary_block(found))
+        replace_marked(page, f"{BLOCK}, in short", summary_block(record))
 
 
 def simulate_missing(out: Path) -> None:
@@ -433,12 +433,12 @@ def simulate_missing(out: Path) -> None:
     simultaneous._standard_normals = functools.cache(lambda n, draws: list(drawn(n, draws)))
     decisions.unit_ranks_within = remembered(decisions.unit_ranks_within)
     command = "python benchmarks/inference_simulation.py --out benchmarks/inference_simulation.json"
-    found: dict[str, Any] = {"command": command, "cpu_seconds": 0.0, "draws": DRAWS, "cells": []}
+    record: dict[str, Any] = {"command": command, "cpu_seconds": 0.0, "draws": DRAWS, "cells": []}
     if out.is_file():
-        found = json.loads(out.read_text("utf-8"))
-    found["revision"] = code_revision()["revision"]
+        record = json.loads(out.read_text("utf-8"))
+    record["revision"] = code_revision()["revision"]
     goals = {_design(cell): cell for cell in CELLS}
-    kept = {_design(row): row for row in found["cells"] if _design(row) in goals}
+    kept = {_design(row): row for row in record["cells"] if _design(row) in goals}
     for goal in (FIRST_STUDIES, max(cell.studies for cell in CELLS)):
         missing_first = sorted(goals.items(), key=lambda pair: (pair[0] in kept, _cost(pair[1])))
         for design, cell in missing_first:
@@ -450,9 +450,9 @@ def simulate_missing(out: Path) -> None:
             before = time.process_time()
             new = simulate(cell, done, last)
             kept[design] = together(kept[design], new) if done else new
-            found["cells"] = [kept[each] for each in goals if each in kept]
-            found["cpu_seconds"] = round(found["cpu_seconds"] + time.process_time() - before, 1)
-            write_whole(out, json.dumps(found, indent=1) + "\n")
+            record["cells"] = [kept[each] for each in goals if each in kept]
+            record["cpu_seconds"] = round(record["cpu_seconds"] + time.process_time() - before, 1)
+            write_whole(out, json.dumps(record, indent=1) + "\n")
             click.echo(str(kept[design]))
 
 

@@ -57,20 +57,20 @@ def window_nats(known: Known, prefix: int, ids: list[int], most: int) -> float:
     return total
 
 
-def long_ppl(own: Expected, bos: list[int]) -> tuple[float, int]:
+def long_ppl(expected: Expected, bos: list[int]) -> tuple[float, int]:
     """LongPPL and key tokens, found by the model itself: pieces of a character together.
 
     Keys are found behind the model's BOS, losses are those behind `bos`.
     """
     keys: list[float] = []
-    for doc, document in enumerate(own.documents):
-        full, short = own.full(doc), own.window(doc, CONTEXT, STRIDE)
+    for doc, document in enumerate(expected.documents):
+        full, short = expected.full(doc), expected.window(doc, CONTEXT, STRIDE)
         spans = {
             document.spans[at]
             for at in short
             if full[at].logprob - short[at].logprob > ALPHA and -full[at].logprob < -BETA
         }
-        logs = own.known.logprobs(bos + document.ids)[len(bos) - 1 + (not bos) :]
+        logs = expected.known.logprobs(bos + document.ids)[len(bos) - 1 + (not bos) :]
         first = 0 if bos else 1
         keys += [
             -float(logs[at - first, token])
@@ -84,15 +84,15 @@ def package_long_ppl(model: Any, tokenizer: Any, documents: list[Document]) -> t
     """The same by the authors' package, documents pooled by their key tokens."""
     from longppl.longppl import compute_longppl
 
-    found = [
+    results = [
         compute_longppl(
-            each.text, model, model, tokenizer, tokenizer,
+            document.text, model, model, tokenizer, tokenizer,
             trunc_len=CONTEXT, sliding_window=STRIDE, alpha=ALPHA, beta=BETA,
         )
-        for each in documents
+        for document in documents
     ]  # fmt: skip
-    counts = [each["n_key_token"] or 0 for each in found]
-    logs = [math.log(each["longppl"]) if each["longppl"] else 0.0 for each in found]
+    counts = [each["n_key_token"] or 0 for each in results]
+    logs = [math.log(each["longppl"]) if each["longppl"] else 0.0 for each in results]
     return (
         (math.exp(np.average(logs, weights=counts)), sum(counts)) if sum(counts) else (math.nan, 0)
     )
@@ -117,7 +117,7 @@ def measured(name: str, known: Known, folder: Path) -> Iterator[tuple[str, str, 
     for text in texts(plain):
         batch = plain(text, return_offsets_mapping=True)
         documents.append(Document(batch.input_ids, batch.offset_mapping, text))
-    own = Expected(known, documents)
+    expected = Expected(known, documents)
     ids = [each.ids for each in documents]
 
     def asked(kind: str, arguments: list[tuple[Any, ...]], longest: int | None = None) -> float:
@@ -126,16 +126,16 @@ def measured(name: str, known: Known, folder: Path) -> Iterator[tuple[str, str, 
             Instance(request_type=kind, doc={}, arguments=given, idx=number)
             for number, given in enumerate(arguments)
         ]
-        found = getattr(harness, kind)(requests, disable_tqdm=True)
-        return -sum(each[0] if isinstance(each, tuple) else each for each in found)
+        logprobs = getattr(harness, kind)(requests, disable_tqdm=True)
+        return -sum(each[0] if isinstance(each, tuple) else each for each in logprobs)
 
-    whole = sum(-row.logprob for doc in range(len(ids)) for row in own.full(doc).values())
+    whole = sum(-row.logprob for doc in range(len(ids)) for row in expected.full(doc).values())
     import torch
 
     forward = 0.0
     with torch.inference_mode():
-        for each in ids:
-            sequence = torch.tensor([own.bos + each])
+        for tokens in ids:
+            sequence = torch.tensor([expected.bos + tokens])
             logs = model(sequence).logits[0, :-1].double().log_softmax(-1)
             forward -= float(logs.gather(1, sequence[0, 1:, None]).sum())
     yield "NLL of the texts", "transformers", whole, forward
@@ -144,15 +144,15 @@ def measured(name: str, known: Known, folder: Path) -> Iterator[tuple[str, str, 
     engine = load_engine(Loading(spec, checkpoint, "cpu", "float32"))
     requests = [
         request
-        for each in ids
-        for request in full_requests(np.array(each, dtype=np.int32), 0 if known.bos else None)
+        for tokens in ids
+        for request in full_requests(np.array(tokens, dtype=np.int32), 0 if known.bos else None)
     ]
     scores = sum(-float(each.scores.logprob.sum()) for each in engine.score(requests))
     yield "NLL of the texts", "Tokenmart", whole, scores
     rolling = [(each.text,) for each in documents]
     yield "NLL of the texts", "lm-eval", whole, asked("loglikelihood_rolling", rolling)
     prefix = harness.prefix_token_id
-    first = own.bos
+    first = expected.bos
     behind = sum(nats(known, [prefix], first + each) for each in ids)
     yield (
         "the same, and its first token behind BOS",
@@ -177,10 +177,10 @@ def measured(name: str, known: Known, folder: Path) -> Iterator[tuple[str, str, 
         asked("loglikelihood", halves),
     )
     theirs, their_count = package_long_ppl(model, tokenizer, documents)
-    keys, count = long_ppl(own, own.bos)
+    keys, count = long_ppl(expected, expected.bos)
     yield "LongPPL", "longppl", keys, theirs
-    if own.bos:
-        yield "the same, losses without BOS", "longppl", long_ppl(own, [])[0], theirs
+    if expected.bos:
+        yield "the same, losses without BOS", "longppl", long_ppl(expected, [])[0], theirs
     yield "its key tokens", "longppl", count, their_count
 
 

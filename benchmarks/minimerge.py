@@ -135,8 +135,8 @@ def run_all(folder: Path) -> dict[str, Any]:
         words = ["--round", name, "--tasks", ",".join(tasks), "--include-path", str(place)]
         run(f"evaluate {name}", *tokenmart, "merge", "eval", *ours, *words)
     run("rank", *tokenmart, *MARTS)
-    found = json.loads(run("show", *tokenmart, "rank", "show", *ours, "--json"))
-    winner = next(row["entry"] for row in found["rankings"] if row["round"] == "overall")
+    ranked = json.loads(run("show", *tokenmart, "rank", "show", *ours, "--json"))
+    winner = next(row["entry"] for row in ranked["rankings"] if row["round"] == "overall")
     bundle = folder / "winner"
     run("bundle", *tokenmart, "merge", "bundle", *ours, "--merge", winner, "--out", str(bundle))
     words = [str(bundle), "--include-path", str(open_tasks)]
@@ -152,7 +152,7 @@ def run_all(folder: Path) -> dict[str, Any]:
         "open_tasks": OPEN_TASKS,
         "items": {"open": ITEMS, **dict.fromkeys(HIDDEN, HIDDEN_ITEMS)},
         "accuracy": accuracy(folder / "tokenmart.duckdb", "minimerge"),
-        **found,
+        **ranked,
         "winner": winner,
         "reproduction": reproduction.splitlines(),
     }

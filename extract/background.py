@@ -44,7 +44,7 @@ class Prefetch(Generic[Item, Result]):
         return future.result()
 
     def close(self) -> None:
-        """Wait for a call that was started, whatever comes of it."""
+        """Wait for a call that was started, and drop its result or error."""
         if self._next is not None:
             self._next.exception()
 

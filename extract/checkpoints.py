@@ -7,10 +7,10 @@ import os
 import re
 import shutil
 import zipfile
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from warehouse.errors import TokenmartError, first_line
 from warehouse.files import files_sha256, storage_errors
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
+from warehouse.sources.configurations import GgufHeader, gguf_header
 from warehouse.sources.folders import ProblemFolders
 from warehouse.sources.tokenizer_files import read_as_published
 from warehouse.sources.weights import PICKLED, Located, weight_files
@@ -60,10 +61,9 @@ def find_checkpoint(
         StorageError: the cache can't be written.
     """
     located = spec.locate(ProblemFolders(workspace, problem, argument=argument))
-    folder, convert = _conversion(spec, located, workspace)
-    if convert is not None:
-        with load_errors(spec, located.path) if located.is_gguf else nullcontext():
-            _convert_once(folder, convert)
+    folder = _loadable_folder(located, workspace)
+    if folder != located.path:
+        _convert_once(spec, located, folder)
     return Checkpoint(folder, located.revision)
 
 
@@ -71,54 +71,56 @@ def checkpoint_here(spec: ModelSpec, folders: ProblemFolders) -> Checkpoint | No
     """A model's files if they are here and converted; nothing is fetched or written.
 
     Raises:
-        TokenmartError: they are not what was promised.
+        TokenmartError: they have another checksum than the problem file or the lock file gives.
     """
     if spec.present(folders) is None:
         return None
     located = spec.locate(folders)
-    folder, _ = _conversion(spec, located, folders.workspace)
+    folder = _loadable_folder(located, folders.workspace)
     return Checkpoint(folder, located.revision) if folder.is_dir() else None
 
 
-def _conversion(
-    spec: ModelSpec, located: Located, workspace: Workspace
-) -> tuple[Path, Callable[[Path], None] | None]:
-    """The folder that transformers loads, and what writes it where it is a conversion."""
+def _loadable_folder(located: Located, workspace: Workspace) -> Path:
+    """The folder that transformers loads: the model's own, or that of its conversion."""
     if located.is_gguf:
-        return (
-            workspace.cache / "checkpoints" / f"{located.revision}-{CONVERSION}",
-            partial(_convert_gguf, spec.full_id, located),
-        )
+        return workspace.cache / "checkpoints" / f"{located.revision}-{CONVERSION}"
     if located.is_pickled:
-        files = sorted(path for path in located.path.iterdir() if path.is_file())
-        key = files_sha256(files, workspace)
-        return workspace.cache / "checkpoints" / key, partial(_convert_pickled, spec, files)
-    return located.path, None
+        key = files_sha256(_files(located.path), workspace)
+        return workspace.cache / "checkpoints" / key
+    return located.path
 
 
-def _convert_once(folder: Path, convert: Callable[[Path], None]) -> None:
-    """Make the folder of a conversion; it appears whole, in one rename."""
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_file())
+
+
+def _convert_once(spec: ModelSpec, located: Located, folder: Path) -> None:
+    """Write the folder of a conversion; it appears whole, in one rename."""
     with storage_errors(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_suffix(".lock")):
-        if not folder.is_dir():
-            staging = folder.with_name(f".{folder.name}.{os.getpid()}")
-            try:
-                convert(staging)
-                staging.rename(folder)
-            finally:
-                shutil.rmtree(staging, ignore_errors=True)
+        if folder.is_dir():
+            return
+        staging = folder.with_name(f".{folder.name}.{os.getpid()}")
+        try:
+            if located.is_gguf:
+                with load_errors(spec, located.path):
+                    _convert_gguf(spec.full_id, located, staging)
+            else:
+                _convert_pickled(spec, _files(located.path), staging)
+            staging.rename(folder)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
 
 
-def _refuse_part(who: str, gguf: Path, reader: Any) -> None:
+def _refuse_part(who: str, gguf: Path, header: GgufHeader) -> None:
     """Stop at one part of a GGUF checkpoint: the others are not looked for.
 
     Raises:
         TokenmartError: the file is one of several.
     """
-    stated = reader.get_field("split.count")
-    named = re.search(r"-(\d{5})-of-(\d{5})\.gguf$", gguf.name)
-    parts = int(stated.contents()) if stated is not None else int(named[2]) if named else 1
+    named = re.search(r"-\d{5}-of-(\d{5})\.gguf$", gguf.name)
+    parts = header.fields.get("split.count", int(named[1]) if named else 1)
     if parts > 1:
         raise TokenmartError(
             f"{who}: {gguf} is one of {parts} parts; join them with `llama-gguf-split --merge "
@@ -128,8 +130,8 @@ def _refuse_part(who: str, gguf: Path, reader: Any) -> None:
         )
 
 
-def _refuse_unread(who: str, reader: Any, model: Any) -> None:
-    """Stop at what transformers leaves out of a GGUF file without a word.
+def _refuse_unread(who: str, header: GgufHeader, model: Any) -> None:
+    """Stop at what transformers leaves out of a GGUF file without a message.
 
     Raises:
         TokenmartError: the file has tensors that the model has no place for, or scales RoPE.
@@ -137,9 +139,8 @@ def _refuse_unread(who: str, reader: Any, model: Any) -> None:
     from gguf import MODEL_ARCH_NAMES, get_tensor_name_map
 
     config = model.config.get_text_config()
-    kind = str(reader.get_field("general.architecture").contents())
-    stated = reader.get_field(f"{kind}.rope.scaling.type")
-    scaling = "none" if stated is None else str(stated.contents())
+    kind = header.fields["general.architecture"]
+    scaling = header.fields.get(f"{kind}.rope.scaling.type", "none")
     rope = getattr(config, "rope_parameters", None) or {}
     unread = [f"RoPE scaling {scaling!r}"] if scaling != "none" and "factor" not in rope else []
     architecture = next((key for key, name in MODEL_ARCH_NAMES.items() if name == kind), None)
@@ -147,11 +148,10 @@ def _refuse_unread(who: str, reader: Any, model: Any) -> None:
         names = get_tensor_name_map(architecture, config.num_hidden_layers)
         read = {names.get_name(name, (".weight", ".bias")) for name in model.state_dict()}
         tied = {"output.weight"} if config.tie_word_embeddings else set()
-        more = [tensor for tensor in reader.tensors if tensor.name not in read | tied]
-        stored = sum(int(t.n_elements) for t in reader.tensors if t.name not in tied)
+        stored = sum(size for name, size in header.tensors.items() if name not in tied)
         # names missing from this table may have been read anyway
         if stored > sum(parameter.numel() for parameter in model.parameters()):
-            unread += [tensor.name for tensor in more]
+            unread += [name for name in header.tensors if name not in read | tied]
     if unread:
         raise TokenmartError(
             f"{who}: transformers doesn't read {listed(unread)} of its GGUF file; give its "
@@ -168,31 +168,28 @@ def _convert_gguf(who: str, located: Located, staging: Path) -> None:
         TokenmartError: it is one part of several, has not all tensors of the model, or has others;
             or it splits text in an unknown way.
     """
-    from unittest.mock import patch
-
     import torch
-    from gguf import GGUFReader
     from transformers import AutoTokenizer
 
     from extract.models.weights import load_weights
 
     name = {"gguf_file": located.path.name}
-    # transformers reads the file's metadata three times: minutes, with a large vocabulary
-    reader = cache(GGUFReader)
-    with patch("gguf.GGUFReader", reader), TemporaryDirectory() as alone:
+    with _one_reader_of_gguf(), TemporaryDirectory() as alone:
         # a tokenizer.json beside the file would be read in place of the file's tokenizer
         gguf = Path(alone, located.path.name)
         gguf.symlink_to(located.path.resolve())
         # reads the file first: whatever is wrong in it becomes one error of transformers
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **name)
-        _refuse_part(who, located.path, reader(str(gguf)))
+        header = gguf_header(gguf)
+        assert header is not None, "transformers has read it"
+        _refuse_part(who, located.path, header)
         if located.tokenizer is not None:
             tokenizer = AutoTokenizer.from_pretrained(located.tokenizer)
             read_as_published(tokenizer.backend_tokenizer, located.tokenizer)
         else:
-            _tokenize_as_stated(tokenizer, reader(str(gguf)), who)
+            _tokenize_as_stated(tokenizer, header, who)
         model = load_weights(gguf.parent, who, dtype=torch.float32, **name).model
-        _refuse_unread(who, reader(str(gguf)), model)
+        _refuse_unread(who, header, model)
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
     model.hf_quantizer = None
@@ -200,19 +197,28 @@ def _convert_gguf(who: str, located: Located, staging: Path) -> None:
     tokenizer.save_pretrained(staging)
 
 
-def _tokenize_as_stated(tokenizer: Any, reader: Any, who: str) -> None:
+@contextmanager
+def _one_reader_of_gguf() -> Iterator[None]:
+    """Let transformers share a file's reader: it makes three, 15 CPU seconds each for Gemma's."""
+    import gguf
+
+    original = gguf.GGUFReader
+    gguf.GGUFReader = cache(original)
+    try:
+        yield
+    finally:
+        gguf.GGUFReader = original
+
+
+def _tokenize_as_stated(tokenizer: Any, header: GgufHeader, who: str) -> None:
     """Set what transformers leaves out of a GGUF file's tokenizer: how it splits, and BOS.
 
     Raises:
         TokenmartError: the file names an unknown type.
     """
-
-    def stated(key: str) -> Any:
-        field = reader.get_field(f"tokenizer.ggml.{key}")
-        return None if field is None else field.contents()
-
-    kind, begins = stated("pre"), stated("add_bos_token")
-    if stated("model") == "gpt2":
+    kind = header.fields.get("tokenizer.ggml.pre")
+    begins = header.fields.get("tokenizer.ggml.add_bos_token")
+    if header.fields.get("tokenizer.ggml.model") == "gpt2":
         split_as_stated(tokenizer, kind, who)
         if begins is None and kind in BEGINS_WITH_BOS:
             begins = True

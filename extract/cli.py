@@ -197,7 +197,7 @@ def status(problem: str, wide: bool, as_json: bool) -> None:
     workspace = find_workspace()
     loaded = load_problem(problem, workspace)
     of_problem = f"problem={loaded.name}"
-    faults = [each for each in find_faults(workspace) if of_problem in each.path.parts]
+    faults = [fault for fault in find_faults(workspace) if of_problem in fault.path.parts]
     print_lines("warning", [f"{fault.path}: {fault.what}" for fault in faults])
     selection = select(loaded, workspace, device=likely_device(), dtype="auto")
     rows = status_rows(selection)

@@ -95,7 +95,7 @@ def planned_device(asked: str) -> tuple[str, bool]:
     """The device a plan is made for, and whether it is here: a plan needs no device.
 
     Raises:
-        TokenmartError: a word that is no device anywhere (code `no-device`).
+        TokenmartError: not the name of any device (code `no-device`).
     """
     if asked == "auto":
         return likely_device(), True

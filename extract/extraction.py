@@ -1,4 +1,4 @@
-"""Doing the work: load each model once, score its tasks, store whole units, publish.
+"""Run an extraction: load each model once, score its tasks, store whole units, publish.
 
 Three threads: this one scores; one has the next model's files found, read and hashed, or the next
 document tokenised; one encodes and writes the rows of the document before.
@@ -88,8 +88,8 @@ class Extraction:
         since: when a run of several workers started, in ISO format, UTC: units that failed
             since then are not tried again by the next worker.
         as_worker: others of this run try what this process can't do: a model that it can't load
-            or place, a document for which it has no memory. Only who comes last records that as
-            failed.
+            or place, a document for which it has no memory. Only the last process records that
+            as failed.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Extraction:
         self.memory = PeakMemory(selection.device)
         # asked before a model is loaded: another one may be there when a model is planned
         self.available = available_memory(selection.device)
-        longest = max((text_size(each.text).tokens for each in documents), default=0)
+        longest = max((text_size(document.text).tokens for document in documents), default=0)
         self.longest = min(longest, selection.max_tokens or longest)
         self.plans = Prefetch(self._plan, selection.models)
         self.references = References(self.workspace.store, progress)
@@ -179,7 +179,7 @@ class Extraction:
         step = "tokenizing" if plan.tasks else "nothing to do"
         self.progress(f"{plan.spec.full_id}: {step}", plan.done, False)
         self.outcome.failures += dict.fromkeys(plan.failed)
-        self.outcome.there += plan.done - len(plan.failed)
+        self.outcome.finished_before += plan.done - len(plan.failed)
 
     def _fail(self, job: Job, reason: str) -> None:
         """Record what is missing of a document as failed."""
@@ -251,7 +251,7 @@ class Extraction:
             ours = held.enter_context(self._claim(job))
             todo = job.plan.left(job.task) if ours else ()
             if ours:  # another process has done the rest since the plan was made
-                self.outcome.there += len(missing) - len(todo)
+                self.outcome.finished_before += len(missing) - len(todo)
             else:
                 self.outcome.elsewhere += len(missing)
             if not todo:
@@ -260,11 +260,11 @@ class Extraction:
             scored: list[ScoredUnit] = []
             for together in scoring_groups(todo):
                 try:
-                    scored += self._score(job, together)
+                    scored += self._score_conditions(job, together)
                 except DoesNotFitError:
                     # what needs no cache of the document is scored alone; the others are refused
                     for part in split_by_cache(together):
-                        scored += self._score(job, part)
+                        scored += self._score_conditions(job, part)
             self.outcome.failures += [
                 Failure(spec.full_id, unit.reason, document.doc_id)
                 for unit in scored
@@ -290,7 +290,7 @@ class Extraction:
         unit = finished_units(*keys, condition.name).get(job.task.document.doc_id)
         return unit is not None and unit.status == "done"
 
-    def _score(self, job: Job, together: Sequence[Condition]) -> list[ScoredUnit]:
+    def _score_conditions(self, job: Job, together: Sequence[Condition]) -> list[ScoredUnit]:
         """Score conditions in one call; seconds are shared by the tokens that each processed.
 
         Nothing where it failed and another worker is to try.

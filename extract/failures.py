@@ -115,7 +115,7 @@ def raise_if_lost(error: BaseException) -> None:
 
 def _is_runtime_error_with(error: BaseException, words: tuple[str, ...]) -> bool:
     text = str(error).lower()
-    return isinstance(error, RuntimeError) and any(each in text for each in words)
+    return isinstance(error, RuntimeError) and any(word in text for word in words)
 
 
 @dataclass(frozen=True)
@@ -219,11 +219,11 @@ def load_errors(spec: ModelSpec, files: Path) -> Iterator[None]:
 class Outcome:
     """Result of a run: units computed, failures, units left to other processes.
 
-    `there` counts units that were finished before.
+    `finished_before` counts units that an earlier run had computed.
     """
 
     units: int = 0
     tokens: int = 0
     failures: list[Failure] = field(default_factory=list)
     elsewhere: int = 0
-    there: int = 0
+    finished_before: int = 0

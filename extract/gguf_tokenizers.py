@@ -53,7 +53,7 @@ def _any(*patterns: str) -> str:
 
 _LLAMA3 = (_any(_SHORT, _WORD, _DIGITS, _SIGNS, _SPACES),)
 _QWEN2 = (_any(_SHORT, _WORD, r"\p{N}", _SIGNS, _SPACES),)
-_GPT4O = (_any(*(f"{each}{_SHORT}?" for each in _CASED), _DIGITS, _SIGNS_OR_PATHS, _SPACES),)
+_GPT4O = (_any(*(f"{word}{_SHORT}?" for word in _CASED), _DIGITS, _SIGNS_OR_PATHS, _SPACES),)
 _DIGITS_FIRST = (r"\p{N}", GPT2)
 _DEEPSEEK3 = (
     _DIGITS,
@@ -152,11 +152,11 @@ PATTERNS: dict[str, tuple[str, ...]] = {
             "[\u3105-\u312f]+",
             _CJK,
         ),
-        _any(*(f"{each}{_SHORT}?" for each in _CASED), r"\p{N}", _SIGNS_OR_PATHS, _SPACES),
+        _any(*(f"{word}{_SHORT}?" for word in _CASED), r"\p{N}", _SIGNS_OR_PATHS, _SPACES),
     ),
     "kimi-k2": (
         _any(
-            r"\p{Han}+", *(f"{each}{_SHORT}?" for each in _CASED_NOT_HAN), _DIGITS, _SIGNS, _SPACES
+            r"\p{Han}+", *(f"{word}{_SHORT}?" for word in _CASED_NOT_HAN), _DIGITS, _SIGNS, _SPACES
         ),
     ),
     "afmoe": (
@@ -211,13 +211,13 @@ def split_as_stated(tokenizer: Any, kind: str | None, who: str) -> None:
             where=kind,
         )
     backend = tokenizer.backend_tokenizer
-    own_pattern = patterns[-1] == GPT2
+    last_is_gpt2 = patterns[-1] == GPT2
     splits = [
         pre_tokenizers.Split(Regex(pattern), behavior="isolated")
-        for pattern in (patterns[:-1] if own_pattern else patterns)
+        for pattern in (patterns[:-1] if last_is_gpt2 else patterns)
     ]
     if splits:  # without, it is GPT-2's, as it was read
-        bytes_ = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=own_pattern)
+        bytes_ = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=last_is_gpt2)
         backend.pre_tokenizer = pre_tokenizers.Sequence([*splits, bytes_])
     if kind in WHOLE_WORDS:
         backend.model.ignore_merges = True

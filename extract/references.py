@@ -1,4 +1,4 @@
-"""What models are compared with: heads and hidden states of reference models, for one run.
+"""Reference models of a run: their heads and hidden states, with which models are compared.
 
 One model is in memory at a time. A reference is loaded first; its last hidden states of the
 documents that are left wait in a scratch file (width × bytes of its dtype for each token), and
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from extract.scoring.head import HeadWeights
 
 Load = Callable[[ModelPlan, Ids], "Engine"]
-"""Loads a model; the tokens are a sample to check it on, later."""
+"""Loads a model; the tokens are a sample on which it is checked."""
 
 _Key = tuple[str, tuple[bytes, bytes, int]]
 """Reference and the key of a request."""
@@ -77,7 +77,7 @@ class References:
         self._states.clear()
 
     def compute(self, plan: ModelPlan, load: Load) -> None:
-        """Compute what the tasks of a model lack; that model is not loaded yet.
+        """Compute the hidden states that a model's tasks need, before that model is loaded.
 
         A reference that fails is recorded, and what needs it fails in `compare`.
 
@@ -87,8 +87,8 @@ class References:
         """
         self._last = None  # it keeps the model before in memory
         for name, reference in plan.references.items():
-            asked = {(name, each.key): each for each in _requests(plan, name)}
-            left = {key: each for key, each in asked.items() if key not in self._states}
+            asked = {(name, request.key): request for request in _requests(plan, name)}
+            left = {key: request for key, request in asked.items() if key not in self._states}
             if left:
                 self._compute(name, reference, left, load)
 

@@ -1,4 +1,4 @@
-"""An extraction of the command line: its documents, and what it did."""
+"""An extraction as the command line runs it: prepare the documents, score, print the outcome."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RUN_AGAIN = "everything else is kept: correct the cause and run the same command
 
 
 def prepared_documents(selection: Selection) -> list[PlannedDocument]:
-    """Write the problem's tables; the documents that a run scores.
+    """Write the problem's tables, and return the documents that a run scores.
 
     Raises:
         TokenmartError: a document can't be read, or a model can't be compared with its reference.
@@ -67,10 +67,11 @@ def extract_here(
     stopped = sigterm_interrupts() if as_worker else nullcontext()
     with stopped, without_library_bars(), shown as progress:
         outcome = Extraction(selection, documents, progress, since, as_worker).run()
-    left = total - outcome.units - outcome.there - outcome.elsewhere
+    left = total - outcome.units - outcome.finished_before - outcome.elsewhere
+    before = outcome.finished_before
     click.echo(
         f"extracted {counted(outcome.units, 'unit')} ({outcome.tokens:,} tokens processed) in "
-        f"{time.monotonic() - started:.0f} s; {outcome.there} of {total} were there already"
+        f"{time.monotonic() - started:.0f} s; {before} of {total} were there already"
         + (f"; {outcome.elsewhere} are being done by another process" if outcome.elsewhere else "")
         + (f"; {left} failed" if left > 0 else "")
     )

@@ -97,6 +97,14 @@ class DocumentTokenizer:
         ids = self.library("a").input_ids
         return int(bos) if bos is not None and ids and ids[0] == bos else None
 
+    @property
+    def trained_vocabulary(self) -> dict[str, int]:
+        """Ids of the tokens, without those that were added to a trained vocabulary."""
+        vocabulary: dict[str, int] = self.library.backend_tokenizer.get_vocab(
+            with_added_tokens=False
+        )
+        return vocabulary
+
     def encode(self, text: str) -> TokenizedDocument:
         """Tokens of a text, without special tokens, uncut.
 
@@ -224,7 +232,10 @@ def _refuse_unknown_tokens(tokenizer: Any, folder: Path, spec: ModelSpec) -> Non
 
 
 def refuse_other_vocabulary(
-    spec: ModelSpec, own: DocumentTokenizer, reference: ModelSpec, other: DocumentTokenizer
+    spec: ModelSpec,
+    tokenizer: DocumentTokenizer,
+    reference: ModelSpec,
+    reference_tokenizer: DocumentTokenizer,
 ) -> None:
     """Stop where predictions of two models are over different tokens, or their BOS differs.
 
@@ -233,11 +244,10 @@ def refuse_other_vocabulary(
     Raises:
         TokenmartError: they are (code `other-vocabulary`).
     """
-    core = [tokenizer.library.backend_tokenizer.get_vocab(with_added_tokens=False)
-            for tokenizer in (own, other)]  # fmt: skip
-    if core[0] == core[1] and own.bos == other.bos:
+    trained, expected = tokenizer.trained_vocabulary, reference_tokenizer.trained_vocabulary
+    if trained == expected and tokenizer.bos == reference_tokenizer.bos:
         return
-    differing = sorted(core[0].items() ^ core[1].items(), key=lambda item: item[1])
+    differing = sorted(trained.items() ^ expected.items(), key=lambda item: item[1])
     what = f"{len(differing)} tokens differ" if differing else "their BOS policies differ"
     raise TokenmartError(
         f"{spec.full_id}: it can't be compared with {reference.full_id}, whose vocabulary is other "
@@ -259,28 +269,32 @@ def refuse_other_vocabularies(selection: Selection, *, fetch: bool) -> None:
     Raises:
         TokenmartError: see `refuse_other_vocabulary`.
     """
-    problem, workspace = selection.problem, selection.workspace
-    folders = problem.folders(workspace, offline=True)
-
-    def tokenizer(spec: ModelSpec) -> DocumentTokenizer | None:
-        with suppress(TokenmartError):
-            here = checkpoint_here(spec, folders)
-            if here is None and fetch:
-                here = find_checkpoint(spec, workspace, problem.name, problem.argument)
-            return None if here is None else load_tokenizer(here, spec)
-        return None
-
-    for name in {each.reference for each in selection.conditions if each.reference}:
-        reference = problem.model(name)
+    for name in selection.references:
+        reference = selection.problem.model(name)
         # variants of one checkpoint share its tokenizer
-        same = {(reference.base or name, reference.bos)}
+        compared = {(reference.base or name, reference.bos)}
         for spec in selection.models:
             key = spec.base or spec.full_id, spec.bos
-            if key not in same:
-                same.add(key)
-                own, other = tokenizer(spec), tokenizer(reference)
-                if own is not None and other is not None:
-                    refuse_other_vocabulary(spec, own, reference, other)
+            if key in compared:
+                continue
+            compared.add(key)
+            tokenizer = _tokenizer_here(selection, spec, fetch=fetch)
+            expected = _tokenizer_here(selection, reference, fetch=fetch)
+            if tokenizer is not None and expected is not None:
+                refuse_other_vocabulary(spec, tokenizer, reference, expected)
+
+
+def _tokenizer_here(
+    selection: Selection, spec: ModelSpec, *, fetch: bool
+) -> DocumentTokenizer | None:
+    """A model's tokenizer; None if its files are not here, or can't be read."""
+    problem, workspace = selection.problem, selection.workspace
+    with suppress(TokenmartError):
+        here = checkpoint_here(spec, problem.folders(workspace, offline=True))
+        if here is None and fetch:
+            here = find_checkpoint(spec, workspace, problem.name, problem.argument)
+        return None if here is None else load_tokenizer(here, spec)
+    return None
 
 
 def tokenizer_fingerprint(checkpoint: Checkpoint, spec: ModelSpec, workspace: Workspace) -> str:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Job:
-    """One document of one model; without tokens it failed before it was tokenised."""
+    """One document of one model; `tokenized` is None if it failed before it was tokenised."""
 
     plan: ModelPlan
     task: Task

@@ -34,7 +34,7 @@ def _remove_abandoned(path: Path) -> None:
 
 @contextmanager
 def claim(path: Path) -> Iterator[bool]:
-    """Try to claim; yields whether it is ours. Kept alive inside the block, released after it.
+    """Try to claim a document; yields whether this process has the claim, inside the block.
 
     Raises:
         StorageError: the folder can't be written.

@@ -115,7 +115,7 @@ class Worker:
                 )
 
     def outcome(self, code: int) -> str:
-        """What a worker that ended with this exit code has to report; empty if all went well."""
+        """Why a worker with this exit code failed, in one line; empty if it didn't."""
         lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
         if code == 0:
             if not lines:
@@ -209,10 +209,10 @@ def share_work(
     total = len(selection.models) * len(documents) * len(selection.conditions)
     with progress_bar(total, "units") as progress:
         codes = run_workers(team, lambda: count_finished(selection, documents, since), progress)
-    failures = [each.outcome(code) for each, code in zip(team, codes, strict=True)]
-    print_lines("warning", filter(None, failures))
-    if DeviceLostError.exit_code in codes:
-        lost = [w.label for w, c in zip(team, codes, strict=True) if c == DeviceLostError.exit_code]
+    ended = list(zip(team, codes, strict=True))
+    print_lines("warning", filter(None, [worker.outcome(code) for worker, code in ended]))
+    lost = [worker.label for worker, code in ended if code == DeviceLostError.exit_code]
+    if lost:
         raise DeviceLostError(
             f"a GPU failed: {', '.join(lost)}; nothing was recorded as failed: run the same "
             "command again, and leave this GPU out with CUDA_VISIBLE_DEVICES if it fails again",

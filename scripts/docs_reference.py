@@ -61,8 +61,8 @@ def pages() -> dict[str, str]:
 def top_commands() -> list[tuple[str, click.Command]]:
     """The commands of `tokenmart`, plugins' last."""
     context = click.Context(cli)
-    found = [(name, cli.get_command(context, name)) for name in cli.list_commands(context)]
-    return [(name, command) for name, command in found if command is not None]
+    commands = [(name, cli.get_command(context, name)) for name in cli.list_commands(context)]
+    return [(name, command) for name, command in commands if command is not None]
 
 
 def command_index() -> str:
@@ -71,9 +71,9 @@ def command_index() -> str:
     for name, command in top_commands():
         lines.append(f"| [`tokenmart {name}`]({name}.md) | {command.get_short_help_str(200)} |")
         if isinstance(command, click.Group):
-            for below, each in command.commands.items():
+            for below, subcommand in command.commands.items():
                 link = f"[`tokenmart {name} {below}`]({name}.md#tokenmart-{name}-{below})"
-                lines.append(f"| {link} | {each.get_short_help_str(200)} |")
+                lines.append(f"| {link} | {subcommand.get_short_help_str(200)} |")
     return "\n".join([*lines, ""])
 
 
@@ -82,12 +82,21 @@ def command_page(name: str, command: click.Command) -> str:
     path = f"tokenmart {name}"
     commands = {path: command}
     if isinstance(command, click.Group):
-        commands |= {f"{path} {below}": each for below, each in command.commands.items()}
+        commands |= {
+            f"{path} {below}": subcommand for below, subcommand in command.commands.items()
+        }
     lines = []
-    for each_path, each in commands.items():
-        context = click.Context(each, info_name=each_path, terminal_width=100)
-        level = "#" if each is command else "##"
-        lines += [f"{level} {each_path}", "", "```text", each.get_help(context), "```", ""]
+    for subcommand_path, subcommand in commands.items():
+        context = click.Context(subcommand, info_name=subcommand_path, terminal_width=100)
+        level = "#" if subcommand is command else "##"
+        lines += [
+            f"{level} {subcommand_path}",
+            "",
+            "```text",
+            subcommand.get_help(context),
+            "```",
+            "",
+        ]
     return "\n".join(lines)
 
 
@@ -103,7 +112,8 @@ def problem_page() -> str:
         "",
     ]
     roots: list[tuple[str, type[BaseModel]]] = [("A problem", Problem)]
-    for name, kind in sorted(kinds(ProblemKind, "problem_kinds").items()):
+    known: dict[str, type[ProblemKind]] = kinds("problem_kinds")
+    for name, kind in sorted(known.items()):
         roots.append((f"A problem of kind {name}", kind.keys))
     seen: set[type[BaseModel]] = set()
     for title, model in roots:
@@ -128,15 +138,15 @@ def _model(title: str, model: type[BaseModel], seen: set[type[BaseModel]]) -> li
         default = "required" if field.is_required() else _default(field)
         meaning = f" {_cell(field.description or '')} |" if described else ""
         lines.append(f"| `{name}` | {_cell(_type(field))} | {default} |{meaning}")
-        for each in _models_in(field.annotation):
-            kind = each.model_fields.get("kind")
+        for part in _models_in(field.annotation):
+            kind = part.model_fields.get("kind")
             literal = kind is not None and get_origin(kind.annotation) is Literal
             choice = get_args(kind.annotation) if kind and literal else ()
             label = f"{name}: kind {choice[0]}" if choice else name
-            below.append((f"{label}", each))
+            below.append((f"{label}", part))
     lines.append("")
-    for label, each in below:
-        lines += _model(label, each, seen)
+    for label, part in below:
+        lines += _model(label, part, seen)
     return lines
 
 
@@ -158,8 +168,8 @@ def _type(field: FieldInfo) -> str:
     limits = [
         f"{sign} {value}"
         for name, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
-        for each in field.metadata
-        if (value := getattr(each, name, None)) is not None
+        for constraint in field.metadata
+        if (value := getattr(constraint, name, None)) is not None
     ]
     return ", ".join([_type_name(field.annotation), *limits])
 
@@ -188,8 +198,8 @@ def _type_name(annotation: Any) -> str:
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
-    for each in get_args(annotation):
-        yield from _models_in(each)
+    for argument in get_args(annotation):
+        yield from _models_in(argument)
 
 
 def tables_page() -> str:

@@ -38,30 +38,30 @@ def changes_of(version: str, changelog: Path) -> str:
 
 def faults(root: Path, version: str) -> list[str]:
     """What a release must not have, one line each."""
-    found = []
+    lines = []
     cited = version_in(root / "CITATION.cff", r"^version: (\S+)$")
     if cited != version:
-        found.append(f"CITATION.cff: version {cited!r}, pyproject.toml has {version!r}")
+        lines.append(f"CITATION.cff: version {cited!r}, pyproject.toml has {version!r}")
     if not changes_of(version, root / "CHANGELOG.md"):
-        found.append(f"CHANGELOG.md: write what changed below '## {version} (YYYY-MM-DD)'")
+        lines.append(f"CHANGELOG.md: write what changed below '## {version} (YYYY-MM-DD)'")
     if changed := git(root, "status", "--porcelain"):
-        found.append(f"not committed: {changed.splitlines()[0]}; commit or remove it")
+        lines.append(f"not committed: {changed.splitlines()[0]}; commit or remove it")
     if git(root, "tag", "--list", f"v{version}"):
-        found.append(f"tag v{version} exists; raise the version in pyproject.toml")
-    return found
+        lines.append(f"tag v{version} exists; raise the version in pyproject.toml")
+    return lines
 
 
 def main() -> int:
     """Check, test and tag the repository of the current folder; 1 with a line for each fault."""
     root = Path.cwd()
     version = version_in(root / "pyproject.toml", r'^version = "([^"]+)"$')
-    found = faults(root, version)
-    if not found and subprocess.run([root / ".ci" / "run"], check=False).returncode:
-        found = [".ci/run failed; correct what it printed"]
-    found = found or faults(root, version)  # tests must not have changed the tree
-    for fault in found:
+    lines = faults(root, version)
+    if not lines and subprocess.run([root / ".ci" / "run"], check=False).returncode:
+        lines = [".ci/run failed; correct what it printed"]
+    lines = lines or faults(root, version)  # tests must not have changed the tree
+    for fault in lines:
         print(f"error: {fault}", file=sys.stderr)
-    if found:
+    if lines:
         return 1
     message = f"Tokenmart {version}\n\n{changes_of(version, root / 'CHANGELOG.md')}"
     git(root, "tag", "--annotate", "--cleanup=verbatim", f"v{version}", "--message", message)

@@ -68,17 +68,17 @@ def pages() -> dict[Path, str]:
         source = template.read_text("utf-8")
         return environment.from_string(source).render(**figures, metrics=metrics, **names)
 
-    found = {}
+    written = {}
     for name in STUDIES:
         template = FOLDER / name / "page.md.j2"
         if template.exists():
-            found[FOLDER / name / "README.md"] = rendered(template, f=figures[name])
+            written[FOLDER / name / "README.md"] = rendered(template, f=figures[name])
     for page in PAGES:
-        found[ROOT / page] = _BLOCK.sub(
+        written[ROOT / page] = _BLOCK.sub(
             lambda block: block[1] + rendered(FOLDER / "blocks" / f"{block[2]}.md.j2") + block[3],
             (ROOT / page).read_text("utf-8"),
         )
-    return found
+    return written
 
 
 def main() -> None:

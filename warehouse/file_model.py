@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Union
 
@@ -52,14 +53,14 @@ def increasing(least: int) -> AfterValidator:
     return AfterValidator(check)
 
 
-def one_of(base: type[FileModel], kind: str) -> Any:
-    """The type of a field whose `kind` names a subclass of `base`, of the core or of a plugin.
+def one_of(kind: str, core: Sequence[type[FileModel]]) -> Any:
+    """The type of a field whose `kind` names a class of the core or of a plugin.
 
     Args:
-        kind: see `plugins.kinds`.
+        kind, core: see `plugins.kinds`.
 
     Raises:
         TokenmartError: two classes declare one kind.
     """
-    known = tuple(kinds(base, kind).values())
+    known = tuple(kinds(kind, core).values())
     return Annotated[Union[known], Field(discriminator="kind")]  # noqa: UP007

@@ -46,7 +46,7 @@ class Workspace:
 
     @property
     def token_stores(self) -> list[Workspace]:
-        """This workspace, and once more with the token files of each plugin in place of its own."""
+        """This workspace, and for each plugin with token files one whose folders have those."""
         others = [name for name in added("tables") if name.endswith("_tokens")]
         return [self, *(replace(self, prefix=name.removesuffix("tokens")) for name in others)]
 

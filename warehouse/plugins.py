@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import inspect
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, get_args
@@ -123,20 +123,19 @@ def added(hook: str) -> dict[str, Any]:
     }
 
 
-def kinds(base: type[Kind], kind: str) -> dict[str, type[Kind]]:
-    """Classes by the `kind` that they declare, sorted: the core's subclasses of `base`, plugins'.
-
-    The core's modules that define some are imported before.
+def kinds(kind: str, core: Sequence[type[Kind]] = ()) -> dict[str, type[Kind]]:
+    """Classes by the `kind` that they declare, sorted: the core's and those of plugins.
 
     Args:
         kind: what plugins are asked for, see `Hooks.tokenmart_classes`.
+        core: the core's classes of it.
 
     Raises:
         TokenmartError: two classes declare one kind.
     """
-    classes = [each for several in manager().hook.tokenmart_classes(kind=kind) for each in several]
+    added_classes = chain.from_iterable(manager().hook.tokenmart_classes(kind=kind))
     class_of: dict[str, type[Kind]] = {}
-    for cls in (*_concrete(base), *classes):
+    for cls in (*core, *added_classes):
         name = kind_of(cls)
         if class_of.setdefault(name, cls) is not cls:
             raise TokenmartError(f"two classes of kind {name!r}", code="kind-twice", where=name)
@@ -147,11 +146,3 @@ def kind_of(cls: type) -> str:
     """The value of the class attribute `kind`, or of a pydantic field `kind: Literal[…]`."""
     field = getattr(cls, "model_fields", {}).get("kind")
     return str(get_args(field.annotation)[0] if field is not None else cls.__dict__["kind"])
-
-
-def _concrete(base: type[Kind]) -> Iterator[type[Kind]]:
-    for cls in base.__subclasses__():
-        declares = "kind" in cls.__dict__ or "kind" in inspect.get_annotations(cls)
-        if declares and not inspect.isabstract(cls):
-            yield cls
-        yield from _concrete(cls)

@@ -95,7 +95,7 @@ class _Report:
             transient=True,
         )
         self.total, self.noun = total, noun
-        self.units, self.there = 0, completed
+        self.units, self.earlier = 0, completed
         task = self.bar.add_task("", total=total, completed=0, units="")
         self.task = self.bar.tasks[task]
         self.task.completed = completed
@@ -105,12 +105,12 @@ class _Report:
         self.units += units
         advance = units
         if not computed:
-            known = min(units, self.there)
+            known = min(units, self.earlier)
             # without a sample of the speed
             self.task.completed += units - known
-            self.there -= known
+            self.earlier -= known
             advance = 0
-        finished = f"{self.units + self.there}/{self.total} {self.noun}"
+        finished = f"{self.units + self.earlier}/{self.total} {self.noun}"
         self.bar.update(self.task.id, advance=advance, description=what, units=finished)
         if not self.on_terminal:
             self._show_line(what, finished)

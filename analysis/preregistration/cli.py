@@ -90,14 +90,22 @@ def preregister(
     if metrics:
         shown = [
             register(
-                *(workspace, loaded, metrics, level, seed, labels_known, supersedes, reason),
+                workspace,
+                loaded,
+                metrics,
+                level,
+                seed,
+                labels_known,
+                supersedes=supersedes,
+                reason=reason,
                 confirm=(lambda entry: None) if yes else _ask,
             )
         ]
     else:
         shown = list(entries(workspace, loaded.name))
     if as_json:
-        click.echo(json.dumps([entry.model_dump(mode="json") for entry in shown], indent=2))
+        written = [entry.model_dump(mode="json", by_alias=True) for entry in shown]
+        click.echo(json.dumps(written, indent=2))
         return
     if not shown:
         click.echo(f"{loaded.name}: nothing is preregistered; name it with --metric")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from warehouse.errors import TokenmartError
 from warehouse.metrics.manifest import Metric, in_contexts, metric_code, metrics_in
@@ -40,7 +40,7 @@ class Fixed(BaseModel):
 
 
 class RegisteredModel(Fixed):
-    """A model of the study, with the groups that say what it is independent of.
+    """A model of the study, with its groups: models of one group are not independent.
 
     settings: hash of what the problem file sets in it.
     files: identity of its files and of what is changed in them; `UNKNOWN` where they weren't here.
@@ -48,7 +48,7 @@ class RegisteredModel(Fixed):
 
     full_id: str
     family: str
-    kind: str
+    series: str = Field(alias="kind")  # its name in the files, over which the hashes are
     settings: str | None = None
     files: str | None = None
 
@@ -114,7 +114,7 @@ def define(manifest: Mapping[str, Any], problem: Problem, text: str) -> Register
 
 
 def code_hashes(manifest: Mapping[str, Any], metric: str, variant: str) -> Hashes:
-    """Hashes of the code that a variant is computed by; without the metric none.
+    """Hashes of the code that a variant is computed by; empty if there is no such metric.
 
     Args:
         manifest: dbt's, of the project that has the metric.
@@ -130,7 +130,7 @@ def code_hashes(manifest: Mapping[str, Any], metric: str, variant: str) -> Hashe
 
 
 def problem_hashes(workspace: Workspace, problem: Problem) -> Hashes:
-    """Hashes of what every metric of a problem depends on, its models apart."""
+    """Hashes of what every metric of a problem depends on, except its models."""
     conditions = all_conditions(problem)
     identities = identities_here(problem, workspace, (), conditions)
     texts = text_hashes(workspace, problem)
@@ -205,7 +205,7 @@ def set_keys(part: BaseModel) -> dict[str, Any]:
 
 
 def text_hashes(workspace: Workspace, problem: Problem) -> list[str]:
-    """sha256 of the texts in order: of files of the user's as they are now, else as stored.
+    """sha256 of each text, in order: of the user's files as they are now, else of stored texts.
 
     Raises:
         TokenmartError: a text is here and can't be read.

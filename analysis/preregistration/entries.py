@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -99,7 +99,7 @@ class Entry(Fixed):
 
     @property
     def not_covered(self) -> tuple[str, ...]:
-        """What it has no hash of, so that a change isn't noticed: what wasn't here, say."""
+        """Names of what it has no hash of, such as files that weren't here."""
         if self.parts is None:
             return NOT_COVERED
         lacking = [name for name, known in self.parts.items() if known == UNKNOWN]
@@ -108,7 +108,7 @@ class Entry(Fixed):
 
     def written(self) -> dict[str, Any]:
         """As it is in the file: fields unknown to the version that wrote it are absent."""
-        return self.model_dump(mode="json", exclude_unset=True)
+        return self.model_dump(mode="json", exclude_unset=True, by_alias=True)
 
     def digest(self) -> str:
         """The hash that `sha256` must be."""
@@ -168,19 +168,10 @@ def register(
             registered already, the problem has the name of another one, or the file was edited.
         StorageError: it can't be written, or another process registers.
     """
-    original = namesake(problem, workspace)
-    if original is not None:  # a copy would write into the record of the problem it was copied from
-        raise TokenmartError(
-            f"{problem.argument}: name: {problem.name} is that of {original}, and what is "
-            "registered for one would count for the other; give your file a name of its own",
-            code="name-taken",
-            where=problem.argument,
-        )
+    _refuse_namesake(problem, workspace)
     manifest = current_manifest(workspace)
-    asked = {
-        (one.name, one.direction): one for one in (define(manifest, problem, t) for t in metrics)
-    }
-    chosen = tuple(asked.values())
+    defined = [define(manifest, problem, text) for text in metrics]
+    asked = {(metric.name, metric.direction): metric for metric in defined}
     known = known_labels(workspace, problem)
     if known and (not labels_known or supersedes is not None):
         raise TokenmartError(
@@ -193,22 +184,12 @@ def register(
     # another process may have the lock while it waits for an answer
     with storage_errors(path), FileLock(f"{path}.lock", timeout=LOCK_SECONDS):
         before = entries(workspace, problem.name)
-        # an unchanged metric twice would only make the test stricter
-        for earlier in preregistered_metrics(workspace, problem):
-            entry, metric = earlier.entry, earlier.metric
-            covers_more = entry.parts is None and entry.number == supersedes
-            if (metric.name, metric.direction) in asked and not (earlier.changed or covers_more):
-                raise TokenmartError(
-                    f"--metric {metric.name}: registered already, in entry {entry.number} "
-                    f"of {entry.recorded_at}",
-                    code="registered-already",
-                    where=f"entry {entry.number}",
-                )
+        _refuse_registered(workspace, problem, asked, supersedes)
         _check_superseded(before, supersedes, reason)
         draft = Entry(
             number=len(before) + 1,
             problem=problem.name,
-            metrics=chosen,
+            metrics=tuple(asked.values()),
             models=registered_models(workspace, problem),
             rule=RULE,
             level=level,
@@ -227,6 +208,42 @@ def register(
         confirm(entry)
         write_whole(path, json.dumps(content, indent=2) + "\n")
     return entry
+
+
+def _refuse_namesake(problem: Problem, workspace: Workspace) -> None:
+    """Stop at a copy, which would write into the record of the problem it was copied from."""
+    original = namesake(problem, workspace)
+    if original is not None:
+        raise TokenmartError(
+            f"{problem.argument}: name: {problem.name} is that of {original}, and what is "
+            "registered for one would count for the other; give your file a name of its own",
+            code="name-taken",
+            where=problem.argument,
+        )
+
+
+def _refuse_registered(
+    workspace: Workspace,
+    problem: Problem,
+    asked: Collection[tuple[str, str]],
+    supersedes: int | None,
+) -> None:
+    """Stop at an unchanged metric that is registered: twice, it would only make the test stricter.
+
+    Args:
+        asked: names and directions.
+        supersedes: an entry without hashes of the problem's parts may be replaced by one with them.
+    """
+    for earlier in preregistered_metrics(workspace, problem):
+        entry, metric = earlier.entry, earlier.metric
+        covers_more = entry.parts is None and entry.number == supersedes
+        if (metric.name, metric.direction) in asked and not (earlier.changed or covers_more):
+            raise TokenmartError(
+                f"--metric {metric.name}: registered already, in entry {entry.number} "
+                f"of {entry.recorded_at}",
+                code="registered-already",
+                where=f"entry {entry.number}",
+            )
 
 
 def entries(workspace: Workspace, problem: str) -> tuple[Entry, ...]:
@@ -295,7 +312,7 @@ def preregistered_metrics(workspace: Workspace, problem: Ranked) -> tuple[Prereg
 
 
 def changed_hashes(then: Hashes, now: Hashes) -> list[str]:
-    """What differs between two sets of hashes, a line each; what is `UNKNOWN` in one, does not."""
+    """A line for each difference between two sets of hashes; `UNKNOWN` differs from no hash."""
     changes = []
     for name in {**then, **now}:
         before, after = then.get(name), now.get(name)
@@ -360,7 +377,7 @@ def _changed_models(
     changes += [f"{full_id} was added" for full_id in now if full_id not in then]
     for full_id in (each for each in then if each in now):
         old, new = then[full_id], now[full_id]
-        if (old.family, old.kind) != (new.family, new.kind):
+        if (old.family, old.series) != (new.family, new.series):
             changes.append(f"{full_id} was put into another family or series")
         if old.settings not in (None, new.settings):
             changes.append(f"the settings of {full_id} changed since")

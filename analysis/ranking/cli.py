@@ -182,8 +182,8 @@ def select(
     warn_outdated(table)
     table.named(metrics)
     ranking = rank_metrics(table, seed, splits=splits, unofficial=unofficial)
-    named = {id(row.column) for row in ranking.shown(metrics)}
-    rows = [row for row in ranking.candidates if id(row.column) in named]
+    named = {row.column for row in ranking.shown(metrics)}
+    rows = [row for row in ranking.candidates if row.column in named]
     record_tested(table, workspace)
     if as_json:
         record = ranking_record(ranking, rows)

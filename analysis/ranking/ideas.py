@@ -65,7 +65,7 @@ def _no_flag(value: Any) -> Any:
 
 
 class IdeaRow(BaseModel, extra="forbid", str_strip_whitespace=True):
-    """A value of an idea for one model; `variant` tells several ideas apart."""
+    """A value of an idea for one model; `variant` names one of several ideas."""
 
     model_id: str
     value: Annotated[FiniteFloat | None, BeforeValidator(_no_flag)] = None
@@ -73,7 +73,7 @@ class IdeaRow(BaseModel, extra="forbid", str_strip_whitespace=True):
 
 
 def idea_from_sql(sql: str, problem: Ranked, name: str) -> list[MetricRecord]:
-    """Ask the warehouse, read-only, for the columns model_id and value (and variant, for several).
+    """Query the warehouse, read-only, for model_id and value (and variant, for several ideas).
 
     Args:
         sql: one or more statements; `$problem` in them is the problem's name.

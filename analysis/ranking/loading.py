@@ -66,6 +66,18 @@ _PARTS = """
     where problem = ? and metric = ? and variant = ?
 """
 
+_FORMATS = """
+    select distinct dtype, model_id
+    from units
+    where problem = ? and status = 'done'
+"""
+
+_ATTENTION = """
+    select distinct attention
+    from units
+    where problem = ? and status = 'done'
+    order by 1
+"""
 
 # of two documents with one limit, neither has more tokens than the one that was cut at it
 _LENGTHS = """
@@ -95,7 +107,9 @@ def load_table(
     ideas: Sequence[MetricRecord] = (),
     better: Direction = "higher",
 ) -> MetricTable:
-    """Read the marts and the target of a problem.
+    """Read the marts and the target of a problem; nothing is recorded as tested.
+
+    With preregistered metrics, dbt parses its project if a file of it has changed.
 
     Args:
         problem: whose models and target count.
@@ -110,38 +124,28 @@ def load_table(
     """
     with connect_read_only(workspace) as connection:
         rows = records(connection, _COLUMNS, [problem.name])
-        catalogue = records(
-            connection, "select metric, direction, is_admissible from metric_catalog"
-        )
+        catalogue = {
+            row["metric"]: row
+            for row in records(
+                connection, "select metric, direction, is_admissible from metric_catalog"
+            )
+        }
         built = built_metrics(connection, problem.name)
-        formats = connection.execute(
-            "select distinct dtype, model_id from units where problem = ? and status = 'done'",
-            [problem.name],
-        ).fetchall()
-        attention = connection.execute(
-            "select distinct attention from units where problem = ? and status = 'done' order by 1",
-            [problem.name],
-        ).fetchall()
+        formats = connection.execute(_FORMATS, [problem.name]).fetchall()
+        attention = connection.execute(_ATTENTION, [problem.name]).fetchall()
         lengths = connection.execute(_LENGTHS, [problem.name]).fetchall()
     scores, source = load_target(problem, workspace)
     models = _scored_models(problem, scores)
     if not rows and not ideas:
         raise nothing_built(problem)
     columns = [_column_of_build(row, models) for row in rows]
-    of_metric = {row["metric"]: row for row in catalogue}
-    for idea in ideas:
-        if idea.metric in of_metric:
-            raise TokenmartError(
-                f"name {idea.metric!r}: a metric has this name; choose another",
-                code="name-taken",
-                where="name",
-            )
+    _refuse_taken_names(ideas, catalogue)
     ideas = [replace(idea, direction=better) for idea in ideas]
     present = (*built, *ideas)
     target = without_rounding(np.array([scores[model.model_id] for model in models]))
     known = known_target(models, target)
     tested = tested_record(workspace, problem.name, known)
-    registered = preregistered_metrics(workspace, problem)
+    besides = tested_besides(tested, present)
     return MetricTable(
         problem=problem.name,
         models=models,
@@ -153,19 +157,27 @@ def load_table(
         lengths=_models_by(lengths, models),
         state=state_of(problem, workspace),
         attention=tuple(name for (name,) in attention),
-        tried=tuple(
-            _column_of_record(entry, models, of_metric.get(entry.metric))
-            for entry in tested_besides(tested, present)
-        ),
+        recorded=tuple(_column_of_record(e, models, catalogue.get(e.metric)) for e in besides),
         tested_since=tested.since,
         changed_labels=tested.changes(known),
         record_lost=may_be_lost(workspace, tested),
         present=present,
-        registered=registered,
+        registered=preregistered_metrics(workspace, problem),
         baseline=problem.baseline,
         argument=problem.argument,
         build=problem.build,
     )
+
+
+def _refuse_taken_names(ideas: Sequence[MetricRecord], catalogue: Mapping[str, Any]) -> None:
+    """Stop at an idea that has the name of a metric."""
+    for idea in ideas:
+        if idea.metric in catalogue:
+            raise TokenmartError(
+                f"name {idea.metric!r}: a metric has this name; choose another",
+                code="name-taken",
+                where="name",
+            )
 
 
 def _scored_models(problem: Ranked, scores: Mapping[str, float]) -> tuple[Model, ...]:
@@ -286,7 +298,7 @@ def _column_of_record(entry: MetricRecord, models: Sequence[Model], row: Any) ->
 
 
 def remedy_without_target(problem: Ranked) -> str:
-    """What brings more target scores."""
+    """What to do to get more target scores, for messages."""
     kind = problem.target.kind if problem.target else ""
     return {
         "recall": f"run `tokenmart recall --problem {problem.argument}`",

@@ -36,7 +36,7 @@ class Model:
 
 
 def known_target(models: Sequence[Model], target: Floats) -> KnownTarget:
-    """What the record of metrics tested knows a target by: `[models]` scores and the labels."""
+    """What identifies a target in the record of metrics tested: `[models]` scores and labels."""
     full_ids = [model.full_id for model in models]
     return KnownTarget(
         sha256=target_sha256(dict(zip(full_ids, target.tolist(), strict=True))),
@@ -90,7 +90,7 @@ class MetricTable:
     target: `[models]`.
     columns: of the present build, and ideas that are being asked about.
     present: the same as entries of the record of metrics tested.
-    tried: other metrics recorded as tested for the problem; every adjustment counts them.
+    recorded: other metrics that were tested for the problem; every adjustment counts them.
     tested_since: the day of the first test that is recorded; without one, today.
     changed_labels: models that were left out or put into another family or series since then.
     record_lost: whether nothing is recorded although the database is older.
@@ -118,7 +118,7 @@ class MetricTable:
     state: BuildState = UNRECORDED
     attention: tuple[str, ...] = ()
     present: tuple[MetricRecord, ...] = ()
-    tried: tuple[MetricColumn, ...] = ()
+    recorded: tuple[MetricColumn, ...] = ()
     tested_since: str = ""
     changed_labels: tuple[str, ...] = ()
     record_lost: bool = False
@@ -139,13 +139,13 @@ class MetricTable:
 
     @property
     def known_target(self) -> KnownTarget:
-        """What the record of metrics tested knows the target by."""
+        """What identifies the target in the record of metrics tested."""
         return known_target(self.models, self.target)
 
     @property
     def everything(self) -> tuple[MetricColumn, ...]:
         """All metrics recorded as tested: every adjusted p counts them."""
-        return (*self.columns, *self.tried)
+        return (*self.columns, *self.recorded)
 
     @property
     def tested(self) -> dict[str, int]:
@@ -185,14 +185,15 @@ class MetricTable:
         return tuple(model.family for model in self.models)
 
     @property
-    def own_series(self) -> tuple[str, ...]:
-        """The dose series or training run of each model; a model alone is its own."""
+    def series_across_families(self) -> tuple[str, ...]:
+        """The dose series or training run of each model, in any family; else its full id."""
         return tuple(model.series or model.full_id for model in self.models)
 
     @property
     def series(self) -> tuple[str, ...]:
         """Family and series of each model: what a bootstrap over models draws as wholes."""
-        return tuple(f"{f}/{k}" for f, k in zip(self.families, self.own_series, strict=True))
+        series = zip(self.families, self.series_across_families, strict=True)
+        return tuple(f"{family}/{name}" for family, name in series)
 
     @property
     def developers(self) -> tuple[str, ...]:
@@ -205,7 +206,7 @@ class MetricTable:
     @property
     def groupings(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Groups of models beside families: series and developers."""
-        return self.own_series, self.developers
+        return self.series_across_families, self.developers
 
     @property
     def target_errors(self) -> Floats:

@@ -43,61 +43,84 @@ def ranking_record(
     """
     details = {}
     for row in detailed:
-        details[id(row)] = _details(row, ranking, parts_of(row.column), resamples)
+        details[row.column] = _details(row, ranking, parts_of(row.column), resamples)
         progress(f"bootstrap: {row.column.metric}", 1)
-    table, decisions = ranking.table, ranking.decisions
-    full_ids = [model.full_id for model in table.models]
-    candidates = {id(row.column) for row in ranking.candidates}
-    of_build = [row for row in ranking.rows if row.column.kind == "variant"]
-    left_out = [row for row in of_build if id(row.column) not in candidates]
-    attainable = min(decisions.overall.attainable, decisions.within.attainable)
+    full_ids = [model.full_id for model in ranking.table.models]
     return {
-        "problem": table.problem,
+        "problem": ranking.table.problem,
         "answer": ranking.answer,
         "models": full_ids,
-        "groups": {
-            "families": len(set(table.families)),
-            "kinds": len(set(table.own_series)),
-            "series": len(set(table.series)),
-            "developers": len(set(table.developers)),
-            "orders": decisions.orders,
-        },
-        "attainable_p": None if math.isinf(attainable) else number(attainable),
-        "without_target": list(table.without_target),
-        "baseline": ranking.baseline.column.name if ranking.baseline else None,
-        "best": ranking.best.column.name if ranking.best else None,
-        "tried": table.tested,
-        "tested": decisions.tested,
-        "tested_since": table.tested_since,
-        "changed_labels": list(table.changed_labels),
-        "record_missing": table.record_lost,
-        "draws": decisions.draws,
-        "outdated": table.outdated,
-        "document_lengths": {str(length): list(ids) for length, ids in table.lengths.items()},
-        "preregistered": [_registered(result) for result in ranking.registered],
-        "tracks_target": [row.column.name for row in ranking.tracking],
-        "not_distinguishable_from_best": [row.column.name for row in ranking.near_best],
-        "incomplete": [r.column.name for r in left_out if r.n < len(full_ids)],
-        "inadmissible": [r.column.name for r in left_out if not r.column.admissible],
-        "least_spearman_that_excludes_0": number(decisions.overall.least_rho),
-        "critical": number(decisions.overall.critical),
-        "critical_within_families": number(decisions.within.critical),
-        "design_effect": number(decisions.overall.design_effect),
-        "unlabelled_series": [list(ids) for ids in ranking.joined.clusters]
-        if ranking.joined
-        else [],
-        "carried_by": list(ranking.carried.models) if ranking.carried else [],
-        "choice": ranking.choice.record if ranking.choice else None,
-        "noise_ceiling_pearson": number(ranking.noise_ceiling),
+        **_of_models(ranking),
+        **_of_columns(ranking),
+        **_of_tests(ranking),
         "seed": ranking.seed,
         "resamples": resamples,
         "rows": [
             row_record(row)
-            | {"signature": signature(table, row.column)}
+            | {"signature": signature(ranking.table, row.column)}
             | _of_idea(row, full_ids)
-            | details.get(id(row), {})
+            | details.get(row.column, {})
             for row in rows
         ],
+    }
+
+
+def _of_models(ranking: Ranking) -> dict[str, Any]:
+    """The groups of the models, and which models lack a score or a result rests on."""
+    table = ranking.table
+    return {
+        "groups": {
+            "families": len(set(table.families)),
+            "series": len(set(table.series)),
+            "series_across_families": len(set(table.series_across_families)),
+            "developers": len(set(table.developers)),
+            "orders": ranking.decisions.orders,
+        },
+        "without_target": list(table.without_target),
+        "changed_labels": list(table.changed_labels),
+        "document_lengths": {str(length): list(ids) for length, ids in table.lengths.items()},
+        "unlabelled_series": [list(ids) for ids in ranking.joined.clusters]
+        if ranking.joined
+        else [],
+        "carried_by": list(ranking.carried.models) if ranking.carried else [],
+    }
+
+
+def _of_columns(ranking: Ranking) -> dict[str, Any]:
+    """Names of the metrics that are candidates, that track the target, or that can't be chosen."""
+    candidates = {row.column for row in ranking.candidates}
+    left_out = [
+        row for row in ranking.rows if row.column.kind == "variant" and row.column not in candidates
+    ]
+    models = len(ranking.table.models)
+    return {
+        "baseline": ranking.baseline.column.name if ranking.baseline else None,
+        "best": ranking.best.column.name if ranking.best else None,
+        "preregistered": [_registered(result) for result in ranking.registered],
+        "tracks_target": [row.column.name for row in ranking.tracking],
+        "not_distinguishable_from_best": [row.column.name for row in ranking.near_best],
+        "incomplete": [row.column.name for row in left_out if row.n < models],
+        "inadmissible": [row.column.name for row in left_out if not row.column.admissible],
+    }
+
+
+def _of_tests(ranking: Ranking) -> dict[str, Any]:
+    """What was tested, and the limits that the tests have."""
+    table, decisions = ranking.table, ranking.decisions
+    attainable = min(decisions.overall.attainable, decisions.within.attainable)
+    return {
+        "tested": table.tested | {"with_p": decisions.tested},
+        "tested_since": table.tested_since,
+        "record_missing": table.record_lost,
+        "outdated": table.outdated,
+        "draws": decisions.draws,
+        "attainable_p": None if math.isinf(attainable) else number(attainable),
+        "least_spearman_that_excludes_0": number(decisions.overall.least_rho),
+        "critical": number(decisions.overall.critical),
+        "critical_within_families": number(decisions.within.critical),
+        "design_effect": number(decisions.overall.design_effect),
+        "choice": ranking.choice.record if ranking.choice else None,
+        "noise_ceiling_pearson": number(ranking.noise_ceiling),
     }
 
 

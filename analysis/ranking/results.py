@@ -17,26 +17,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from analysis.ranking.metric_table import MetricColumn, MetricTable
 from analysis.ranking.registered import RegisteredResult, registered_results
 from analysis.ranking.sensitivity import Carried, Joined, carried_by, joined_series
-from analysis.statistics.correlations import (
-    Interval,
-    partial_spearman,
-    spearman,
-)
+from analysis.statistics.correlations import Interval, partial_spearman, spearman
 from analysis.statistics.decisions import Decisions, Verdict, decide
 from analysis.statistics.document_noise import noise_ceiling
 from analysis.statistics.families import MINIMUM_MODELS
 from analysis.statistics.resampling import ChoiceProcedure, choice_procedure
 from analysis.statistics.simultaneous import ahead_of, indistinguishable, joint_errors
-
-if TYPE_CHECKING:
-    pass
 
 BASELINES = ("perplexity", "no_evaluation")
 """Metrics that others are compared with; the second one, where scores were made elsewhere, is what
@@ -44,6 +37,17 @@ is known of a run without evaluating it."""
 
 MINIMUM_OF_PARTIAL = 8
 """Models of known size, from which a correlation given size is computed."""
+
+
+class _Lead(NamedTuple):
+    """rho minus that of the baseline, its one-sided p, and whether it is significantly larger."""
+
+    difference: float
+    p: float
+    is_significant: bool
+
+
+_NO_LEAD = _Lead(math.nan, math.nan, False)
 
 Answer = Literal["tracks", "none-tracks", "too-few", "constant-target"]
 
@@ -158,8 +162,8 @@ class Ranking:
 
     def shown(self, metrics: Sequence[str]) -> tuple[RankedMetric, ...]:
         """The rows of these METRICs or METRIC/VARIANTs, ideas always; all when none is named."""
-        named = {id(column) for column in self.table.named(metrics)}
-        return tuple(r for r in self.rows if r.column.kind != "variant" or id(r.column) in named)
+        named = set(self.table.named(metrics))
+        return tuple(r for r in self.rows if r.column.kind != "variant" or r.column in named)
 
 
 def best_first(row: RankedMetric) -> tuple[float, str]:
@@ -187,54 +191,26 @@ def rank_metrics(
     """
     metrics = np.stack([column.oriented for column in table.everything])
     decisions = decide(metrics, table.target, table.families, table.groupings, seed)
-    complete = [c for c in table.columns if c.present.all() and np.ptp(c.values) > 0]
-    candidates = [c for c in complete if c.kind == "variant" and (c.admissible or unofficial)]
-    base = default_baseline(complete, table.baseline)
+    complete = [column for column in table.columns if _is_complete(column)]
+    candidates = [column for column in complete if _may_be_chosen(column, unofficial)]
+    baseline = default_baseline(complete, table.baseline)
     comparable = bool(np.ptp(table.target) > 0) and not decisions.too_few
-    near, gaps = _compared(table, candidates, complete, base, comparable)
-    rows = []
-    for place, column in enumerate(table.columns):
-        x, y = column.oriented[column.present], table.target[column.present]
-        fewer = table.fewer_documents(column)
-        verdict = decisions.verdict(place)
-        minus, p_beats, ahead = gaps.get(id(column), (math.nan, math.nan, False))
-        rows.append(
-            RankedMetric(
-                column=column,
-                rho=spearman(x, y),
-                interval=decisions.overall.interval(place),
-                p_adjusted=float(decisions.overall.p[place]),
-                within_rho=float(decisions.within.rho[place]),
-                within_interval=decisions.within.interval(place),
-                p_within=float(decisions.within.p[place]),
-                verdict="uneven-documents" if fewer and verdict == "tracks" else verdict,
-                evidence=decisions.evidence(place),
-                fewer=fewer,
-                near_best=id(column) in near,
-                minus_baseline=minus,
-                p_beats_baseline=p_beats,
-                leads=ahead and verdict == "tracks" and not fewer,
-                partial=_partial(table, column),
-                alike=() if column.kind == "variant" else _most_alike(column, table),
-            )
-        )
+    near_best, leads = _compared(table, candidates, complete, baseline, comparable)
+    rows = [
+        _ranked(table, decisions, place, column in near_best, leads.get(column, _NO_LEAD))
+        for place, column in enumerate(table.columns)
+    ]
     rows.sort(key=lambda row: (row.column.kind == "variant", best_first(row)))
-    allowed = {id(column) for column in candidates}
-    # built once and no longer there: they can't win, but choices were made among them, too
-    earlier = [c for c in table.tried if c.kind == "variant" and (c.admissible or unofficial)]
-    every = [*candidates, *(c for c in earlier if c.present.all() and np.ptp(c.values) > 0)]
-    choice = None
+    allowed, choice = set(candidates), None
     if splits and candidates:
-        of_base = next((i for i, column in enumerate(candidates) if column is base), None)
-        choice = choice_procedure(
-            np.stack([column.oriented for column in every]),
-            *(table.target, [table.families, table.developers], seed, splits, of_base),
-        )
+        # built once and no longer there: they can't win, but choices were made among them, too
+        earlier = [c for c in table.recorded if _may_be_chosen(c, unofficial) and _is_complete(c)]
+        choice = _choice([*candidates, *earlier], baseline, table, seed, splits)
     ranking = Ranking(
         table=table,
         rows=tuple(rows),
-        candidates=tuple(row for row in rows if id(row.column) in allowed),
-        baseline=next((row for row in rows if row.column is base), None),
+        candidates=tuple(row for row in rows if row.column in allowed),
+        baseline=next((row for row in rows if row.column is baseline), None),
         decisions=decisions,
         registered=registered_results(table),
         choice=choice,
@@ -246,6 +222,59 @@ def rank_metrics(
     if (claimed := ranking.first_tracking) is None:
         return ranking
     return replace(ranking, carried=carried_by(table, claimed.column, decisions, seed))
+
+
+def _is_complete(column: MetricColumn) -> bool:
+    """Whether it has a value for every model, and not one for all."""
+    return bool(column.present.all()) and bool(np.ptp(column.values) > 0)
+
+
+def _may_be_chosen(column: MetricColumn, unofficial: bool) -> bool:
+    return column.kind == "variant" and (column.admissible or unofficial)
+
+
+def _ranked(
+    table: MetricTable, decisions: Decisions, place: int, near_best: bool, lead: _Lead
+) -> RankedMetric:
+    """The row of the column at a place of the table."""
+    column = table.columns[place]
+    verdict, fewer = decisions.verdict(place), table.fewer_documents(column)
+    return RankedMetric(
+        column=column,
+        rho=spearman(column.oriented[column.present], table.target[column.present]),
+        interval=decisions.overall.interval(place),
+        p_adjusted=float(decisions.overall.p[place]),
+        within_rho=float(decisions.within.rho[place]),
+        within_interval=decisions.within.interval(place),
+        p_within=float(decisions.within.p[place]),
+        verdict="uneven-documents" if fewer and verdict == "tracks" else verdict,
+        evidence=decisions.evidence(place),
+        fewer=fewer,
+        near_best=near_best,
+        minus_baseline=lead.difference,
+        p_beats_baseline=lead.p,
+        leads=lead.is_significant and verdict == "tracks" and not fewer,
+        partial=_partial(table, column),
+        alike=() if column.kind == "variant" else _most_alike(column, table),
+    )
+
+
+def _choice(
+    columns: Sequence[MetricColumn],
+    baseline: MetricColumn | None,
+    table: MetricTable,
+    seed: int,
+    splits: int,
+) -> ChoiceProcedure:
+    """What choosing among these columns is worth, and what the baseline is."""
+    return choice_procedure(
+        np.stack([column.oriented for column in columns]),
+        table.target,
+        [table.families, table.developers],
+        seed,
+        splits,
+        next((place for place, column in enumerate(columns) if column is baseline), None),
+    )
 
 
 def default_baseline(columns: Sequence[MetricColumn], named: str = "") -> MetricColumn | None:
@@ -269,15 +298,15 @@ def _compared(
     table: MetricTable,
     candidates: Sequence[MetricColumn],
     complete: Sequence[MetricColumn],
-    base: MetricColumn | None,
+    baseline: MetricColumn | None,
     comparable: bool,
-) -> tuple[set[int], dict[int, tuple[float, float, bool]]]:
-    """Which candidates may be the best, and by column the lead over the baseline, its p, whether.
+) -> tuple[set[MetricColumn], dict[MetricColumn, _Lead]]:
+    """Which candidates may be the best, and the lead of each complete column over the baseline.
 
     Where the models are too few for any claim, every candidate may be the best.
     """
     if not (comparable and candidates):
-        return {id(column) for column in candidates}, {}
+        return set(candidates), {}
     groupings = [table.families, *table.groupings]
 
     def errors(columns: Sequence[MetricColumn]) -> Any:
@@ -285,15 +314,17 @@ def _compared(
             np.stack([column.oriented for column in columns]), table.target, groupings
         )
 
-    near = compress(candidates, indistinguishable(errors(candidates)))
-    gaps: dict[int, tuple[float, float, bool]] = {}
-    if base is not None:
-        place = next(i for i, column in enumerate(complete) if column is base)
-        of_complete = errors(complete)
-        p, ahead = ahead_of(of_complete, place, table.own_series)
-        for column, rho, one_p, is_ahead in zip(complete, of_complete.rho, p, ahead, strict=True):
-            gaps[id(column)] = float(rho - of_complete.rho[place]), float(one_p), bool(is_ahead)
-    return {id(column) for column in near}, gaps
+    near_best = set(compress(candidates, indistinguishable(errors(candidates))))
+    if baseline is None:
+        return near_best, {}
+    place = next(i for i, column in enumerate(complete) if column is baseline)
+    of_complete = errors(complete)
+    p, ahead = ahead_of(of_complete, place, table.series_across_families)
+    differences = of_complete.rho - of_complete.rho[place]
+    return near_best, {
+        column: _Lead(float(difference), float(one_p), bool(is_ahead))
+        for column, difference, one_p, is_ahead in zip(complete, differences, p, ahead, strict=True)
+    }
 
 
 def _partial(table: MetricTable, column: MetricColumn) -> float:

@@ -57,7 +57,7 @@ def joined_series(table: MetricTable, complete: Sequence[MetricColumn], seed: in
     clusters = unlabelled_clusters(np.stack(first), labels, seed)
     if not clusters:
         return None
-    families, series = list(table.families), list(table.own_series)
+    families, series = list(table.families), list(table.series_across_families)
     for number, cluster in enumerate(clusters):
         for place in cluster:
             families[place] = series[place] = f"unlabelled {number}"

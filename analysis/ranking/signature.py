@@ -55,7 +55,7 @@ def signature(table: MetricTable, column: MetricColumn) -> str:
 
 
 def signature_of_problem(problem: str, state: BuildState) -> str:
-    """The first two parts, of a problem without a metric that is named."""
+    """The first two parts of a signature, for what is computed from all metrics of a problem."""
     built = "?" if state.built is None else state.built.sha256[:8]
     return f"tokenmart {version('tokenmart')} | {problem}:{built}"
 

@@ -195,8 +195,8 @@ def notes(ranking: Ranking, rows: Sequence[RankedMetric]) -> dict[str, str]:
     models most like an idea.
     """
     table = ranking.table
-    shown = {id(row.column) for row in rows}
-    uneven = [r for r in ranking.rows if r.fewer and (id(r.column) in shown or r.evidence)]
+    shown = {row.column for row in rows}
+    uneven = [r for r in ranking.rows if r.fewer and (r.column in shown or r.evidence)]
     lacking = [r for r in ranking.rows if r.verdict == "missing-models" and r.evidence]
     few = [row for row in rows if 0 < fewest_tokens(row.column) < FEW_TOKENS]
     texts = {}

@@ -76,7 +76,7 @@ def intraclass(between: Floats, sizes: Indices) -> Floats:
 
 
 def half_swap(rho: float, count: int) -> float:
-    """A rho, a perfect one half a swap of neighbours less, or its interval were a point."""
+    """A rho; a perfect one less half a swap of neighbours, so that its interval is no point."""
     most = 1.0 - 6.0 / (count**3 - count)
     return min(max(rho, -most), most)
 

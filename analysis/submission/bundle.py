@@ -149,13 +149,13 @@ def claims_record(subject: Subject, as_of: str) -> dict[str, Any]:
     decisions = decide(np.stack(rows), table.target, table.families, table.groupings)
     return {
         "as_of": moment,
-        "tried": len(rows),
+        "tested": len(rows),
         "verdict": decisions.verdict(0),
         "p_adjusted": number(float(decisions.overall.p[0])),
         "p_adjusted_within_families": number(float(decisions.within.p[0])),
         "spearman_ci95_after_choice": decisions.overall.interval(0).record,
         "families": len(set(table.families)),
-        "kinds": len(set(table.own_series)),
+        "series_across_families": len(set(table.series_across_families)),
         "preregistration": _preregistration(subject, moment),
     }
 

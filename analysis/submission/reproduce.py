@@ -68,7 +68,7 @@ class Comparison:
 def compare_with_warehouse(
     workspace: Workspace, folder: Path, problem_file: str | None = None
 ) -> list[Comparison]:
-    """Redo everything that a bundle states and compare it, value by value.
+    """Recompute everything that a bundle states and compare it, value by value.
 
     Raises:
         TokenmartError: the folder isn't a bundle, or the metric is not in the warehouse.

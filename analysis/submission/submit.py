@@ -163,7 +163,8 @@ def _refusals(subject: Subject, request: SubmissionRequest) -> Iterator[tuple[st
         )
     if foreign := subject.lineage.foreign:
         yield (
-            *("foreign-lineage", foreign[0]),
+            "foreign-lineage",
+            foreign[0],
             f"{listed(foreign, 3)} may have numbers from anywhere; a metric may use only model and "
             "proxy text, in SQL over the store",
         )

@@ -84,16 +84,17 @@ def audit_samples(
     stored, own = stored_columns(samples), recomputed(model, forwards, worst[number], progress)
     rows, unexplained = [], []
     for place, sample in enumerate(samples):
-        parts = [{name: part[name][number == place] for name in part} for part in (stored, own)]
+        theirs = {name: values[number == place] for name, values in stored.items()}
+        ours = {name: values[number == place] for name, values in own.items()}
         is_other = np.zeros(len(number), dtype=bool)
-        is_other[number == place] = differing(*parts, *accepted[sample.dtype])
-        row = _row(sample, *parts) | {"tolerance": worst[place], "seed": seed}
+        is_other[number == place] = differing(theirs, ours, *accepted[sample.dtype])
+        row = _row(sample, theirs, ours) | {"tolerance": worst[place], "seed": seed}
         row |= {"differing": int(is_other.sum()), "cause": ""}
         if row["differing"]:
             values = stored["logprob"], is_other, worst[place]
             row["cause"] = mistake_of(model, forwards, *values, plan.tokenizer)
         if row["differing"] and not row["cause"]:
-            off = np.abs(parts[0]["logprob"] - parts[1]["logprob"])
+            off = np.abs(theirs["logprob"] - ours["logprob"])
             shortest = behind_one_token(model, sample)
             seen = off, sample.rows["context_tokens"].to_numpy(), shortest, worst[place]
             unexplained.append((row, seen))
@@ -164,9 +165,9 @@ def stored_samples(plan: ModelPlan, states: Sequence[Mapping[str, Any]], seed: i
                 built = condition.build(plan.reading(documents[doc_id], tokens, (condition,)))
                 requests |= {(doc_id, request.segment): request for request in built}
             dtype = state["unit_dtype"] or published_dtype(plan)
-            kinds = (rows.filter(rows[name]) for name in ("is_sampled", "is_short"))
+            sampled, shortest = rows.filter(rows["is_sampled"]), rows.filter(rows["is_short"])
             sha256 = state["present_sha256"]
-            samples.append(Sample(condition.name, *kinds, requests, dtype, sha256))
+            samples.append(Sample(condition.name, sampled, shortest, requests, dtype, sha256))
     return samples
 
 

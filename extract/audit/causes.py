@@ -65,9 +65,9 @@ def mistake_of(
         if sum(map(len, parts)) == len(stored) and fits(np.concatenate(parts)):
             return name
     logits = torch.cat([logits_at(model, each.ids, each.targets - 1) for each in chosen])
-    tokens = torch.from_numpy(np.concatenate([each.ids[each.targets] for each in chosen])).long()
-    temperature = _nearest_temperature(logits, tokens, stored)
-    return f"temperature {temperature:.3g}" if fits(_of(logits / temperature, tokens)) else ""
+    wanted = torch.from_numpy(np.concatenate([each.ids[each.targets] for each in chosen])).long()
+    temperature = _nearest_temperature(logits, wanted, stored)
+    return f"temperature {temperature:.3g}" if fits(_of(logits / temperature, wanted)) else ""
 
 
 def _mistakes(

@@ -156,5 +156,5 @@ def _without_wrappers(names: Sequence[str], who: str) -> tuple[dict[str, str], s
             where=double[0],
         )
     changed = sum(before != after for before, after in zip(names, inner, strict=True))
-    removed = ", ".join(f'"{each}"' for each in [*outer, *([PARALLEL] if parallel else [])])
+    removed = ", ".join(f'"{part}"' for part in [*outer, *([PARALLEL] if parallel else [])])
     return mapping, f"{COMPLETE}; removed {removed} from {changed} names"

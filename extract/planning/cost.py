@@ -115,7 +115,7 @@ def model_size(
 def _weights_in_gguf(path: Path, stamp: str) -> int | None:
     """Number of weights in a GGUF file's header; `stamp` changes with the file."""
     header = gguf_header(path)
-    return None if header is None else sum(int(each.n_elements) for each in header.tensors) or None
+    return None if header is None else sum(header.tensors.values()) or None
 
 
 def count_parameters(shape: ModelShape) -> int:
@@ -154,7 +154,7 @@ class Footprint:
         return self.weights + int(RESERVED_SHARE * self.forward)
 
     def least(self, device: str) -> int:
-        """Bytes without which nothing runs: on a GPU the engine cuts a forward into pieces."""
+        """Least memory in bytes: on a GPU the engine can split a forward into pieces."""
         return self.total if device == "cpu" else self.weights + SMALLEST_FORWARD
 
 
@@ -209,12 +209,12 @@ def refuse_too_large(
         TokenmartError: the predicted peak is above them; with the numbers.
     """
     if copies * needed.least(device) > available:
-        each = f" for each of {copies} workers" if copies > 1 else ""
+        for_each = f" for each of {copies} workers" if copies > 1 else ""
         raise TokenmartError(
             f"{spec.full_id}: needs about {needed.total / 2**30:.1f} GiB (weights "
             f"{needed.weights / 2**30:.1f}, KV cache {needed.cache / 2**30:.1f}, activations "
             f"{needed.activations / 2**30:.1f}, logits {needed.logits / 2**30:.1f}), {device} has "
-            f"{available / copies / 2**30:.1f} GiB free{each}; use --dtype bfloat16, --device "
+            f"{available / copies / 2**30:.1f} GiB free{for_each}; use --dtype bfloat16, --device "
             "auto-map, a larger machine, fewer --workers or fewer --max-tokens",
             code="model-too-large",
             where=spec.full_id,
@@ -272,10 +272,10 @@ def work_of(tokens_per_document: Sequence[int], selected: Sequence[Condition]) -
                 read.add(prefix)
                 tokens += len(request.prefix)
                 pairs += len(request.prefix) ** 2 / 2
-            own = len(request.ids)
-            tokens += own
+            suffix = len(request.ids)
+            tokens += suffix
             rows += len(request.targets)
-            pairs += own * (request.prefix_length + own / 2)
+            pairs += suffix * (request.prefix_length + suffix / 2)
     return Work(tokens, rows, pairs, choices)
 
 
@@ -369,7 +369,7 @@ def planned_memory(
         return None
     sharing = any(condition.kind.shares_prefix for condition in selection.conditions)
     (read,) = planned_lengths(selection, spec, [longest])
-    own = footprint(
+    alone = footprint(
         spec,
         size,
         dtype=resolve_dtype(spec, selection.dtype, selection.device),
@@ -377,16 +377,16 @@ def planned_memory(
         longest=read,
         suffix_tokens=SUFFIX_TOKENS if sharing else 0,
     )
-    named = {each.reference for each in selection.conditions if each.reference}
-    others = [selection.problem.model(name) for name in named]
+    references = [selection.problem.model(name) for name in selection.references]
     sizes = [
-        model_size(each, selection.workspace, problem=selection.problem.name) for each in others
+        model_size(reference, selection.workspace, problem=selection.problem.name)
+        for reference in references
     ]
     heads = [size.shape.vocabulary * size.shape.width * 4 for size in sizes if size is not None]
     # the heads of all references stay on the host, one is packed for the model's device
     kept = sum(heads) if selection.device == "cpu" else 0
-    both = int(COMPARED_LOGITS * own.logits) if heads else own.logits
-    needed = replace(own, weights=own.weights + kept + max(heads, default=0), logits=both)
+    both = int(COMPARED_LOGITS * alone.logits) if heads else alone.logits
+    needed = replace(alone, weights=alone.weights + kept + max(heads, default=0), logits=both)
     if available is not None:
         refuse_too_large(spec, needed, selection.device, available)
     return needed

@@ -1,4 +1,4 @@
-"""Documents of a run: texts of the table `documents`, each with the one that controls read."""
+"""Documents of a run, each with the other document that control conditions read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from warehouse.problem.unit_states import Text
 
 @dataclass(frozen=True)
 class PlannedDocument:
-    """One proxy document; `foreign` is the one that controls put in its place."""
+    """One proxy document; `foreign` is the document that control conditions put in its place."""
 
     doc_id: int
     name: str

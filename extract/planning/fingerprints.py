@@ -35,7 +35,8 @@ def model_facts(
         "attention": "eager" if selection.attention == "eager" else "fused",
         "max_tokens": selection.max_tokens,
         "too_long": rules.too_long,
-        **({"room": rules.room} if rules.room else {}),
+        # `headroom` by its name in version 0.1: fingerprints of stored units have it
+        **({"room": rules.headroom} if rules.headroom else {}),
         **describe_corrections(spec, rules.too_long),
     }
 
@@ -65,7 +66,7 @@ def unit_fingerprint(
     condition: Condition,
     reference: Mapping[str, Any] | None,
 ) -> str:
-    """Hash of all that a unit's rows depend on; `reference` are the facts of a condition's own."""
+    """Hash of all that a unit's rows depend on; `reference`: facts of the model compared with."""
     kind = condition.kind
     parts = {**facts, "document": document.sha256, "kind": kind.name, "params": condition.params}
     if kind.revision > 1:

@@ -1,4 +1,4 @@
-"""Work to do: fingerprints and missing units of what was selected."""
+"""The plan of one model: its files, and the units that are missing."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ModelPlan:
     do costs a look at the ledger.
 
     Attributes:
-        selection: what it is a part of.
+        selection: the run that it is a part of.
         spec: the model of the problem file.
         checkpoint: its files.
         tokenizer_sha256: fingerprint of tokenizer and BOS policy.
@@ -92,14 +92,14 @@ class ModelPlan:
 
     @property
     def context_limit(self) -> int | None:
-        """Longest input the model is meant for: the problem file's word, else its own."""
+        """Longest input in tokens: `context` of the problem file, else of its configuration."""
         if self.spec.context is not None:
             return self.spec.context
         limit = getattr(self.config.get_text_config(), "max_position_embeddings", None)
         return None if limit is None else int(limit)
 
     def fingerprint(self, document: PlannedDocument, condition: Condition, **changed: Any) -> str:
-        """The fingerprint of a unit of this run, some facts changed."""
+        """The fingerprint of a unit of this run; `changed` replaces facts of the model."""
         reference = self.references.get(condition.reference)
         of_reference = None if reference is None else reference.facts
         return unit_fingerprint({**self.facts, **changed}, document, condition, of_reference)
@@ -155,7 +155,7 @@ class ModelPlan:
         context, rules = self.context_limit, self.selection.problem.documents
         most = keep if context is None else context - (self.tokenizer.bos is not None)
         if rules.too_long == "truncate":
-            keep = min(keep, max(2, most - rules.room))
+            keep = min(keep, max(2, most - rules.headroom))
         over = max(0, keep - most)
         margin = rules.margin if rules.too_long == "run" else 0
         if over > margin:
@@ -284,9 +284,11 @@ def _without_tasks(selection: Selection, spec: ModelSpec, since: str | None) -> 
 
 def _reference_plans(selection: Selection) -> dict[str, ModelPlan]:
     """Plans, without tasks, of the models that conditions compare with, by full id."""
-    names = {each.reference for each in selection.conditions if each.reference}
     bare = replace(selection, conditions=())
-    return {name: _without_tasks(bare, selection.problem.model(name), None) for name in names}
+    return {
+        name: _without_tasks(bare, selection.problem.model(name), None)
+        for name in selection.references
+    }
 
 
 def _task(plan: ModelPlan, document: PlannedDocument, missing: Sequence[Unit]) -> Task:

@@ -48,6 +48,11 @@ class Selection:
         """Identities of models whose files are here: see `identities_here`."""
         return identities_here(self.problem, self.workspace, self.models, self.conditions)
 
+    @property
+    def references(self) -> list[str]:
+        """Full ids of the models that conditions compare with."""
+        return sorted({c.reference for c in self.conditions if c.reference})
+
     def most_tokens(self, spec: ModelSpec) -> int | None:
         """Tokens of a document that a model reads at most.
 
@@ -58,7 +63,7 @@ class Selection:
         if rules.too_long != "truncate":
             return None
         context = spec.context_limit(self.problem.folders(self.workspace))
-        return None if context is None else max(2, context - 1 - rules.room)
+        return None if context is None else max(2, context - 1 - rules.headroom)
 
 
 def select(
@@ -76,7 +81,7 @@ def select(
     fused: bool = True,
     force: bool = False,
 ) -> Selection:
-    """Resolve the command line's words against the problem.
+    """The selection that the options of the command line give.
 
     Raises:
         ProblemFileError: an unknown model or probe; the message lists the known ones.
@@ -108,8 +113,8 @@ def planned_units(
 ) -> list[Unit]:
     """The selected units of one model, with the states that they have for this run.
 
-    The model's files may not be here: the ledger's columns show what a run would compute
-    otherwise, but no other tokenizer. A plan compares fingerprints (`ModelPlan.units`).
+    The model's files need not be here: columns of the ledger show what a run would compute
+    differently, except with another tokenizer. A plan compares fingerprints (`ModelPlan.units`).
 
     Raises:
         StorageError: a published file is damaged.
@@ -138,7 +143,7 @@ def for_run(selection: Selection, unit: Unit, other: str) -> Unit:
     """A recorded unit as a run sees it: outdated if it computes the unit again.
 
     Args:
-        other: what the run would compute otherwise; empty for nothing.
+        other: what the run would compute differently; empty for nothing.
 
     Raises:
         StorageError: a file of top-k tokens is damaged.
@@ -211,8 +216,8 @@ def document_lengths(selection: Selection) -> tuple[list[int], list[str], str]:
     sizes: list[TextSize] | None = None
     names: list[str] = []
     if texts is not None:
-        names = [each.name for each in texts]
-        sizes = [text_size(each.text).cut(documents.max_characters) for each in texts]
+        names = [document.name for document in texts]
+        sizes = [text_size(document.text).cut(documents.max_characters) for document in texts]
     elif path.is_file():
         rows = read_table(path, ["name", "characters", "bytes"]).to_pylist()
         names = [row["name"] for row in rows]

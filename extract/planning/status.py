@@ -67,8 +67,8 @@ def status_rows(selection: Selection) -> list[dict[str, Any]]:
     for spec in models:
         predicted = planned_memory(selection, spec, max(lengths, default=0))
         for condition in selection.conditions:
-            mine = units.get((spec.model_id, condition.name), [])
-            done = [unit.record for unit in mine if unit.state == "done" and unit.record]
+            of_condition = units.get((spec.model_id, condition.name), [])
+            done = [unit.record for unit in of_condition if unit.state == "done" and unit.record]
             file = published_path(workspace, problem.name, spec.model_id, condition.name)
             rows.append(
                 {
@@ -76,13 +76,15 @@ def status_rows(selection: Selection) -> list[dict[str, Any]]:
                     "model_id": spec.model_id,
                     "condition": condition.name,
                     "done": len(done),
-                    "failed": sum(unit.state == "failed" for unit in mine),
-                    "outdated": sum(unit.state == "outdated" for unit in mine),
+                    "failed": sum(unit.state == "failed" for unit in of_condition),
+                    "outdated": sum(unit.state == "outdated" for unit in of_condition),
                     "over_limit": sum(unit.over_limit_tokens > 0 for unit in done),
                     "cut": sum(u.document_tokens < u.document_tokens_total for u in done),
                     "tokens_read": sum(unit.document_tokens for unit in done),
                     "tokens_whole": sum(unit.document_tokens_total for unit in done),
-                    "reasons": sorted({unit.why for unit in mine if unit.state == "failed"}),
+                    "reasons": sorted(
+                        {unit.why for unit in of_condition if unit.state == "failed"}
+                    ),
                     "on_request": spec.on_request,
                     "without_rows": {u.doc_id: u.document_tokens for u in done if not u.rows},
                     "documents": expected,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from extract.devices import available_memory, resolve_dtype
 from extract.planning.cost import (
     Cost,
     Footprint,
+    ModelSize,
     Work,
     assumed_speed,
     estimate,
@@ -25,6 +26,7 @@ from warehouse.problem.models import ModelSpec
 from warehouse.problem.required_files import downloads_text, notices, required_files
 from warehouse.problem.tables import documents_changed
 from warehouse.problem.unit_states import Text, stored_texts
+from warehouse.sources.folders import RequiredFile
 from warehouse.terminal import Column, counted
 
 UNKNOWN = "unknown"
@@ -43,7 +45,7 @@ class PlannedModel:
 
     `memory` is None where the model's size is not known. `assumed` says that only its number of
     weights is. `download_bytes` are still to be fetched: 0 where nothing is, or with another model;
-    None if unknown. `to_place` says where the user has to place a checkpoint that is not there.
+    None if unknown. `to_place` is where the user has to place a checkpoint that is missing.
     """
 
     spec: ModelSpec
@@ -89,76 +91,117 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
 
     `device_here` says whether the selection's device is one of this machine.
     """
-    problem, workspace, device = selection.problem, selection.workspace, selection.device
+    problem, workspace = selection.problem, selection.workspace
     lengths, names, origin = document_lengths(selection)
-    stored = stored_texts(problem, workspace) or dict.fromkeys(range(len(lengths)), Text(""))
-    documents = {doc_id: text for doc_id, text in stored.items() if doc_id < len(lengths)}
     required = required_files(problem, workspace, selection.models)
+    models = _planned_models(selection, lengths, required)
+    available = available_memory(selection.device) if device_here else None
+    notes = [
+        f"device {selection.device}{'' if device_here else ' (not here)'}; {origin}. Times are "
+        f"estimates at an assumed {' or '.join(_speeds(selection))}."
+    ]
+    if documents_changed(problem, workspace):
+        notes.append(CHANGED)
+    named = zip(names, lengths, strict=False)
+    notes += [f"{line}." for line in too_short(named, selection.conditions)]
+    notes += by_note(
+        (model.spec.full_id, note)
+        for model in models
+        for note in _notes(model, selection, lengths, available)
+    )
+    if scratch := sum(model.cost.scratch_bytes for model in models):
+        notes.append(SCRATCH.format(scratch / 1e6))
+    if text := downloads_text(required):
+        notes.append(f"To download: {text}.")
+    notes += [f"{name}: {notice}" for name, notice in notices(problem, selection.models).items()]
+    title = (
+        f"{problem.name}: {counted(len(models), 'model')} × "
+        f"{counted(len(selection.conditions), 'condition')} × {counted(len(lengths), 'document')}"
+    )
+    return Plan(title, tuple(models), tuple(notes))
+
+
+def _speeds(selection: Selection) -> list[str]:
+    """The speeds that estimates assume, one for each dtype of the models."""
+    device = selection.device
+    speeds = [
+        assumed_speed(device, resolve_dtype(spec, selection.dtype, device))
+        for spec in selection.models
+    ]
+    return sorted({f"{speed / 1e9:,.0f} GFLOP/s ({hardware})" for speed, hardware in speeds})
+
+
+def _planned_models(
+    selection: Selection, lengths: Sequence[int], required: Sequence[RequiredFile]
+) -> list[PlannedModel]:
+    """The plan of each model.
+
+    Args:
+        selection: the models.
+        lengths: tokens of each document (estimated).
+        required: the problem's files; one that several models need counts with the first.
+    """
     missing = {file.name: file for file in required if not file.present}
-    works: dict[tuple[int, ...], Work] = {}
-    models, speeds = [], set()
-    computed: set[tuple[str, tuple[int, ...]]] = set()
+    texts = stored_texts(selection.problem, selection.workspace)
+    texts = texts or dict.fromkeys(range(len(lengths)), Text(""))
+    documents = {doc_id: text for doc_id, text in texts.items() if doc_id < len(lengths)}
+    read = {m.full_id: tuple(planned_lengths(selection, m, lengths)) for m in selection.models}
+    works = {tokens: work_of(tokens, selection.conditions) for tokens in set(read.values())}
+    forwards: set[tuple[str, tuple[int, ...]]] = set()
+    models = []
     for spec in selection.models:
-        size = model_size(spec, workspace, problem=problem.name)
-        dtype = resolve_dtype(spec, selection.dtype, device)
-        speed, hardware = assumed_speed(device, dtype)
-        speeds.add(f"{speed / 1e9:,.0f} GFLOP/s ({hardware})")
-        read = tuple(planned_lengths(selection, spec, lengths))
-        if read not in works:
-            works[read] = work_of(read, selection.conditions)
+        tokens = read[spec.full_id]
         units = len(lengths) * len(selection.conditions)
         done = sum(u.state == "done" for u in planned_units(selection, spec, documents))
-        cost = estimate(works[read], size, dtype=dtype, device=device)
-        memory = planned_memory(selection, spec, max(lengths, default=0))
-        for name in sorted({each.reference for each in selection.conditions if each.reference}):
-            reference = problem.model(name)
-            compared = [each for each in selection.conditions if each.reference == name]
-            forward = done < units and (name, read) not in computed
-            if forward:
-                computed.add((name, read))
-            cost = with_reference(
-                cost,
-                work_of(read, compared),
-                model_size(reference, workspace, problem=problem.name),
-                dtype=resolve_dtype(reference, selection.dtype, device),
-                device=device,
-                forward=forward,
-            )
+        # a reference runs once for all models that read the same tokens
+        references = selection.references if done < units else []
+        new = [name for name in references if (name, tokens) not in forwards]
+        forwards |= {(name, tokens) for name in new}
+        size = model_size(spec, selection.workspace, problem=selection.problem.name)
         file = missing.pop(spec.base or spec.full_id, None)
         models.append(
             PlannedModel(
                 spec=spec,
                 done=done,
                 units=units,
-                cost=cost,
+                cost=_cost(selection, spec, size, works[tokens], tokens, new),
                 download_bytes=file.download_bytes if file else 0,
-                memory=memory,
+                memory=planned_memory(selection, spec, max(lengths, default=0)),
                 assumed=size is not None and size.assumed,
                 to_place=file.place if file and spec.source.placed_by_hand else "",
             )
         )
-    available = available_memory(device) if device_here else None
-    named = zip(names, lengths, strict=False)
-    scratch = sum(model.cost.scratch_bytes for model in models)
-    notes = (
-        f"device {device}{'' if device_here else ' (not here)'}; {origin}. Times are estimates at "
-        f"an assumed {' or '.join(sorted(speeds))}.",
-        *([CHANGED] if documents_changed(problem, workspace) else []),
-        *(f"{line}." for line in too_short(named, selection.conditions)),
-        *by_note(
-            (model.spec.full_id, note)
-            for model in models
-            for note in _notes(model, selection, lengths, available)
-        ),
-        *([SCRATCH.format(scratch / 1e6)] if scratch else []),
-        *([f"To download: {text}."] if (text := downloads_text(required)) else []),
-        *(f"{subject}: {notice}" for subject, notice in notices(problem, selection.models).items()),
-    )
-    title = (
-        f"{problem.name}: {counted(len(models), 'model')} × "
-        f"{counted(len(selection.conditions), 'condition')} × {counted(len(lengths), 'document')}"
-    )
-    return Plan(title, tuple(models), notes)
+    return models
+
+
+def _cost(
+    selection: Selection,
+    spec: ModelSpec,
+    size: ModelSize | None,
+    work: Work,
+    read: tuple[int, ...],
+    forwards: Collection[str],
+) -> Cost:
+    """The cost of all units of a model, comparisons with references included.
+
+    `work` is that of all conditions, `read` the tokens that the model reads of each document,
+    `forwards` the references whose forward pass is counted with this model.
+    """
+    problem, device = selection.problem, selection.device
+    dtype = resolve_dtype(spec, selection.dtype, device)
+    cost = estimate(work, size, dtype=dtype, device=device)
+    for name in selection.references:
+        reference = problem.model(name)
+        compared = [c for c in selection.conditions if c.reference == name]
+        cost = with_reference(
+            cost,
+            work_of(read, compared),
+            model_size(reference, selection.workspace, problem=problem.name),
+            dtype=resolve_dtype(reference, selection.dtype, device),
+            device=device,
+            forward=name in forwards,
+        )
+    return cost
 
 
 def _notes(
@@ -246,7 +289,7 @@ def plan_columns(plan: Plan) -> list[Column]:
         Column("model", [*(m.spec.full_id for m in models), "still to do"], text=True),
         Column("units done", [*(f"{m.done}/{m.units}" for m in models), ""]),
         Column("tokens", amounts(lambda cost: cost.tokens)),
-        Column("time", [_time(each) for each in seconds]),
+        Column("time", [_time(duration) for duration in seconds]),
         Column("peak GiB", [*(_peak(m.memory, m.assumed) for m in models), ""]),
         Column("download", [*(_gigabytes(m.download_bytes) for m in models), _gigabytes(fetched)]),
         Column("rows", amounts(lambda cost: cost.rows), extra=True),

@@ -42,7 +42,7 @@ class Item:
 
     @property
     def task(self) -> str:
-        """Its task in the table of scores: a length of a task is a task of its own there."""
+        """Name of its task in the table of scores, where each length is a task."""
         name = CONTROL if self.question.control else self.question.task
         return f"{TASK_NAMES.get(name, name)}_{self.length}"
 
@@ -89,7 +89,9 @@ def encoded_items(
         prefix = _prefix(target, context, tokenizer)
         encoded = {q: _question(q, tokenizer) for q in (*context.questions, *context.controls)}
         of_context = []
-        for item in (each for each in items if each.context == number):
+        for item in items:
+            if item.context != number:
+                continue
             ids, start = encoded[item.question]
             nowhere = np.zeros(len(ids) - start, dtype=np.int32)
             request = Request(number, ids, start, nowhere, nowhere, prefix, item.length)
@@ -103,18 +105,19 @@ def _prefix(target: RecallTarget, context: Context, tokenizer: DocumentTokenizer
     used = 0
     for index, (text, offset) in enumerate(zip(context.facts, context.offsets, strict=True)):
         fact = tokenizer.encode(text).ids
-        room = target.key_every - len(fact)
+        filler_tokens = target.key_every - len(fact)
         if index == 0 and tokenizer.bos is not None:
             pieces.append(np.array([tokenizer.bos], dtype=np.int32))
-            room -= 1
-        if room < 1:
+            filler_tokens -= 1
+        if filler_tokens < 1:
             raise impossible(
                 "target.key_every",
                 f"{target.key_every}: a sentence takes {len(fact)} tokens; raise it",
             )
-        before = int(offset * room)
-        pieces += [filler[used : used + before], fact, filler[used + before : used + room]]
-        used += room
+        before = int(offset * filler_tokens)
+        end = used + filler_tokens
+        pieces += [filler[used : used + before], fact, filler[used + before : end]]
+        used = end
     return np.concatenate(pieces).astype(np.int32)
 
 
@@ -132,8 +135,8 @@ def score_items(scorer: Engine, encoded: Sequence[EncodedItem], target: RecallTa
     probable (equal ones count half: the area under the ROC curve) and `exact_match` whether all
     are. Probabilities are those of the whole word, whatever its number of tokens.
     """
-    results = list(scorer.score([each.request for each in encoded]))
-    pairs = [(each.item, result) for each, result in zip(encoded, results, strict=True)]
+    results = list(scorer.score([item.request for item in encoded]))
+    pairs = [(asked.item, result) for asked, result in zip(encoded, results, strict=True)]
     rivals: dict[tuple[int, int], list[float]] = defaultdict(list)
     for item, result in pairs:
         if item.question.rival:

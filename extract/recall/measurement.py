@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from extract.devices import available_memory
 from extract.failures import Failure, Outcome, why_failed
 from extract.models import loading
-from extract.planning.cost import footprint, model_size, refuse_too_large
+from extract.planning.cost import Footprint, footprint, model_size, refuse_too_large
 from extract.planning.fingerprints import describe_corrections
 from extract.planning.plan import ModelPlan, plan_model
 from extract.planning.selection import Selection
@@ -124,38 +124,16 @@ def _measure(
     """
     spec, selection = plan.spec, plan.selection
     path = items_path(selection.problem, spec.model_id, selection.workspace)
-    marks = dict(pq.read_schema(path).metadata or {}) if path.is_file() else {}
     fingerprint = target_fingerprint(target, plan).encode()
-    answers = (
-        read_table(path) if marks.get(FINGERPRINT_KEY) == fingerprint else DOWNSTREAM.empty_table()
-    )
+    answers = _stored_answers(path, fingerprint)
     done = len(answers["cluster"].unique())
     if done >= target.contexts:
         _describe(target, max(done, target.contexts), plan, texts)
         return False
-    limit, longest = plan.context_limit, target.lengths[-1]
-    if limit is not None and longest > limit:
-        raise TokenmartError(
-            f"{spec.full_id}: target length {longest} is beyond its context of {limit} tokens; "
-            "shorten target.lengths or set the model's `context`"
-        )
-    folder = plan.checkpoint.folder
-    size = model_size(spec, selection.workspace, folder)
-    needed = None
-    if size is not None:
-        options = {"dtype": plan.dtype, "device": selection.device}
-        needed = footprint(spec, size, **options, longest=longest, suffix_tokens=SUFFIX_TOKENS)
-        refuse_too_large(spec, needed, selection.device, available)
+    needed = _needed_memory(target, plan, available)
     contexts = make_contexts(target, texts)
-    stored = pq.read_metadata(path).num_rows if marks and not done else 0
-    asked = describe_items(target, contexts).num_rows
-    if asked < stored and not selection.force:
-        raise TokenmartError(
-            f"{spec.full_id}: {stored:,} answers are stored and would be replaced by {asked:,}; "
-            "restore the target section of the problem file, or use --force to replace them",
-            code="shorter-run",
-            where=spec.full_id,
-        )
+    if not done and not selection.force:
+        _refuse_fewer(spec, path, describe_items(target, contexts).num_rows)
     scorer = None
     # one file, rewritten after each context: a reader never meets half a context
     for number, encoded in encoded_items(target, contexts, plan.tokenizer, done):
@@ -178,6 +156,60 @@ def _measure(
             _describe(target, target.contexts, plan, texts)
         write_table(path, answers.cast(DOWNSTREAM).replace_schema_metadata(marks))
     return True
+
+
+def _stored_answers(path: Path, fingerprint: bytes) -> pa.Table:
+    """Answers of the same target and model; none where they are of another one."""
+    metadata = pq.read_schema(path).metadata if path.is_file() else None
+    if (metadata or {}).get(FINGERPRINT_KEY) != fingerprint:
+        return DOWNSTREAM.empty_table()
+    return read_table(path)
+
+
+def _needed_memory(target: RecallTarget, plan: ModelPlan, available: int) -> Footprint | None:
+    """What the longest context needs; None where the model's size is not known.
+
+    Raises:
+        TokenmartError: it is beyond the model's context, or more than the available bytes.
+    """
+    spec, selection = plan.spec, plan.selection
+    limit, longest = plan.context_limit, target.lengths[-1]
+    if limit is not None and longest > limit:
+        raise TokenmartError(
+            f"{spec.full_id}: target length {longest} is beyond its context of {limit} tokens; "
+            "shorten target.lengths or set the model's `context`"
+        )
+    size = model_size(spec, selection.workspace, plan.checkpoint.folder)
+    if size is None:
+        return None
+    needed = footprint(
+        spec,
+        size,
+        dtype=plan.dtype,
+        device=selection.device,
+        longest=longest,
+        suffix_tokens=SUFFIX_TOKENS,
+    )
+    refuse_too_large(spec, needed, selection.device, available)
+    return needed
+
+
+def _refuse_fewer(spec: ModelSpec, path: Path, asked: int) -> None:
+    """Stop before answers of another target are replaced by fewer.
+
+    Raises:
+        TokenmartError: they would be (code `shorter-run`).
+    """
+    stored = 0
+    if path.is_file() and pq.read_schema(path).metadata:  # else it has no measured answers
+        stored = pq.read_metadata(path).num_rows
+    if asked < stored:
+        raise TokenmartError(
+            f"{spec.full_id}: {stored:,} answers are stored and would be replaced by {asked:,}; "
+            "restore the target section of the problem file, or use --force to replace them",
+            code="shorter-run",
+            where=spec.full_id,
+        )
 
 
 def _describe(

@@ -1,4 +1,4 @@
-"""What is known of architectures beyond their configuration: whose masks and whose states."""
+"""Properties of architectures that configurations don't state: masks, states, windows."""
 
 from __future__ import annotations
 

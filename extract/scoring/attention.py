@@ -66,7 +66,7 @@ def repeat_heads_where_needed(config: Any, device: torch.device, dtype: torch.dt
     """Keep float32 models with grouped queries off the math path on GPUs.
 
     There only the memory-efficient kernel supports float32, and it requires as many key heads as
-    query heads; asked to share them, SDPA falls back to the math path without a word
+    query heads; asked to share them, SDPA falls back to the math path without a warning
     (github.com/pytorch/pytorch/pull/181528).
     """
     heads = getattr(config, "num_attention_heads", None)

@@ -65,28 +65,28 @@ class Comparer:
         engine = self._engine
         targets = engine.on_device(request.targets).to(engine.head.device)
 
-        def compare(own: Tensor) -> tuple[Tensor, Tensor]:
+        def compare(hidden: Tensor) -> tuple[Tensor, Tensor]:
             size = max(1, engine.budgets.rows // ROWS_PART)
             parts = [
-                self._block(own, targets[at : at + size], states, at, size)
+                self._block(hidden, targets[at : at + size], states, at, size)
                 for at in range(0, len(targets), size)
             ]
-            blocks, divergences = (torch.cat(each, dim=1) for each in zip(*parts, strict=True))
+            blocks, divergences = (torch.cat(part, dim=1) for part in zip(*parts, strict=True))
             return blocks, divergences
 
         block, compared = engine.of_whole_text(request, compare)
         (scores,) = to_host([block])
         forth, back, same = compared.cpu().numpy()
-        if not all(np.isfinite(each).all() for each in (scores.logprob, forth, back)):
+        if not all(np.isfinite(nats).all() for nats in (scores.logprob, forth, back)):
             raise NonFiniteLogits
         return Scored(scores, len(request.ids), Divergence(forth, back, same == 1))
 
     def _block(
-        self, own: Tensor, targets: Tensor, states: Tensor, at: int, size: int
+        self, hidden: Tensor, targets: Tensor, states: Tensor, at: int, size: int
     ) -> tuple[Tensor, Tensor]:
         head = self._engine.head
         sums = _Sums(self._other, self._other.block(states, at, size))
-        return head.score_block(head.block(own, at, size), targets, sums.add), sums.result()
+        return head.score_block(head.block(hidden, at, size), targets, sums.add), sums.result()
 
 
 class _Sums:
@@ -108,8 +108,7 @@ class _Sums:
         start = index * self.reference.tile
         if start >= self.reference.vocabulary:
             return
-        both = self.reference.logits(self.hidden, index), logits
-        sums = self._pair_sums(*both)
+        sums = self._pair_sums(self.reference.logits(self.hidden, index), logits)
         sums[:, 3] += start
         self._tiles.append(sums)
 
@@ -125,15 +124,15 @@ class _Sums:
         divergences = [means[0] - shift, shift - means[1]]
         same = choices[0] == choices[1]
         # rounding must not make a divergence negative
-        return torch.stack([*(each.clamp(min=0.0).float() for each in divergences), same.float()])
+        return torch.stack([*(nats.clamp(min=0.0).float() for nats in divergences), same.float()])
 
 
-def pair_sums(reference: Tensor, own: Tensor) -> Tensor:
+def pair_sums(reference: Tensor, model: Tensor) -> Tensor:
     """Statistics of two models' logits in a tile, as `triton_head.pair_sums` gives them."""
-    common = min(reference.shape[1], own.shape[1])
+    common = min(reference.shape[1], model.shape[1])
     # Apple's GPUs have no float64
-    exact = torch.float32 if own.device.type == "mps" else torch.float64
-    both = [each[:, :common].to(exact, copy=True) for each in (reference, own)]
+    exact = torch.float32 if model.device.type == "mps" else torch.float64
+    both = [logits[:, :common].to(exact, copy=True) for logits in (reference, model)]
     difference = both[0] - both[1]
     sums = []
     for logits in both:

@@ -160,23 +160,25 @@ class Engine:
             refuse_large_caches(asked, self.cache_bytes, free_bytes(self.device))
         longest = max((max(r.length, len(r.prefix)) for r in asked), default=0)
         with self._layers():
-            scores = self.attempts.run(lambda: self._score_all(asked), longest)
-        if not all(np.isfinite(each.scores.logprob).all() for each in scores):
+            scores = self.attempts.run(lambda: self._score_once(asked), longest)
+        if not all(np.isfinite(scored.scores.logprob).all() for scored in scores):
             raise NonFiniteLogits
         by_key = dict(zip(distinct, scores, strict=True))
-        found = []
+        results = []
         for request in requests:
-            found.append(each := by_key[request.key])
+            scored = by_key[request.key]
+            results.append(scored)
             # the first of equal requests is charged with the tokens
-            by_key[request.key] = Scored(each.scores, 0)
-        return found
+            by_key[request.key] = Scored(scored.scores, 0)
+        return results
 
     def of_whole_text(self, request: Request, use: Callable[[Tensor], Result]) -> Result:
-        """What is made of the hidden states before a request's targets, shape (targets, width).
+        """What `use` returns for the hidden states that predict a request's targets.
 
         Args:
             request: without a prefix; errors are those of `score`.
-            use: called again with smaller budgets when memory runs out.
+            use: takes states of shape (targets, width); called again, with smaller budgets, when
+                memory runs out.
         """
         refuse_unknown_ids([request], int(self.model.get_input_embeddings().weight.shape[0]))
         scored = slice(request.first_target - 1, len(request.ids) - 1)
@@ -192,12 +194,8 @@ class Engine:
     def _layers(self) -> AbstractContextManager[None]:
         return self._fused.in_place() if self._fused else nullcontext()
 
-    def _score_all(self, requests: Sequence[Request]) -> list[Scored]:
-        blocks = self._score(requests)
-        scores = to_host([block for block, _ in blocks])
-        return [Scored(each, spent) for each, (_, spent) in zip(scores, blocks, strict=True)]
-
-    def _score(self, requests: Sequence[Request]) -> list[_OnDevice]:
+    def _score_once(self, requests: Sequence[Request]) -> list[Scored]:
+        """Statistics of distinct requests, with the present budgets."""
         results: dict[int, _OnDevice] = {}
         groups: dict[bytes, list[int]] = {}
         alone: list[int] = []
@@ -206,7 +204,9 @@ class Engine:
                 groups.setdefault(request.prefix.tobytes(), []).append(index)
             else:
                 alone.append(index)
-        rows = [row for each in groups.values() if (row := packing.next_token_row(requests, each))]
+        rows = [
+            row for group in groups.values() if (row := packing.next_token_row(requests, group))
+        ]
         bare = {i for row in rows for i in row.requests}
         suffixed = [group for group in groups.values() if group[0] not in bare]
         budget = min(self.budgets.batch_tokens, packing.PACKED_TOKENS)
@@ -222,7 +222,12 @@ class Engine:
             results.update(self._score_long_prefix(prefix, requests, same, group))
         rows += [packing.whole_row(requests, i) for i in alone]
         results.update(self._score_batches(requests, rows))
-        return [results[index] for index in range(len(requests))]
+        blocks = [results[index] for index in range(len(requests))]
+        scores = to_host([block for block, _ in blocks])
+        spent = [tokens for _, tokens in blocks]
+        return [
+            Scored(of_request, tokens) for of_request, tokens in zip(scores, spent, strict=True)
+        ]
 
     def on_device(self, ids: NDArray[Any]) -> Tensor:
         """Integers on the device. Pinned memory is copied without waiting for a GPU's queue."""
@@ -279,9 +284,9 @@ class Engine:
                 output = self.backbone(input_ids=self.on_device(ids), use_cache=False)
                 hidden = list(output.last_hidden_state)
             states, spent = [], {}
-            for row, own in zip(batch, hidden, strict=True):
+            for row, states_of_row in zip(batch, hidden, strict=True):
                 for i in row.requests:
-                    states.append(own[row.first : row.first + len(requests[i].targets)])
+                    states.append(states_of_row[row.first : row.first + len(requests[i].targets)])
                     spent[i] = len(row.ids) if i == row.requests[0] else 0
             results.update(zip(spent, self._heads(states, requests, spent), strict=True))
         return results
@@ -302,7 +307,7 @@ class Engine:
             (results[i],), tokens = self._heads([of_targets], requests, {i: tokens}), 0
         suffixes = packing.suffixes_of(requests, group)
         # of the prefix, only the states that predict first tokens of suffixes are kept
-        ends = {each.visible - 1: hidden[each.visible - 1].clone() for each in suffixes}
+        ends = {suffix.visible - 1: hidden[suffix.visible - 1].clone() for suffix in suffixes}
         del hidden
         for pack in packing.pack_suffixes(suffixes, self.budgets.suffix_tokens):
             states = self._packed_states(pack, cache, len(prefix))
@@ -319,7 +324,7 @@ class Engine:
         The prefix of suffixes is in `cache`, `cached` tokens, or among the pieces.
         """
         group, suffix, positions, visible = (
-            self.on_device(each) for each in packing.columns_of(pieces)
+            self.on_device(column) for column in packing.columns_of(pieces)
         )
         mask, keys = packing.visible_tokens(group, suffix, positions, visible, cached)
         with attention.with_masks(self.config):

@@ -43,14 +43,16 @@ class FusedLayers:
         changed = {
             name: value for name, value in vars(self._modeling).items() if before[name] is not value
         }
-        self._functions = {n: each for n, each in changed.items() if not isinstance(each, type)}
+        self._functions = {
+            name: value for name, value in changed.items() if not isinstance(value, type)
+        }
         self._originals = {name: before[name] for name in self._functions}
         for name in changed:
             setattr(self._modeling, name, before[name])
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Let the model use the library's functions meanwhile."""
+        """Use the library's functions inside the block."""
         vars(self._modeling).update(self._functions)
         try:
             yield
@@ -58,7 +60,7 @@ class FusedLayers:
             vars(self._modeling).update(self._originals)
 
     def remove(self) -> None:
-        """Give the model its own layers back."""
+        """Put the model's own layers back."""
         for module, attributes in self._before:
             vars(module).clear()
             vars(module).update(attributes)

@@ -20,8 +20,8 @@ from warehouse.probes.request import Ids
 PROMPTS_AT_ONCE = 16
 
 PROMPT_TOKENS = 8192
-"""Tokens of prompts at once, more only where a GPU has room: a step reads all weights, whatever the
-number of prompts, and their KV cache takes up to 1 MB a token in models of 7B."""
+"""Tokens of prompts at once, more only where a GPU has memory for them: a step reads all weights,
+whatever the number of prompts, and their KV cache takes up to 1 MB a token in models of 7B."""
 
 LOOK_BACK_TOKENS = 4
 """Tokens decoded beyond those of a stop text, for texts that begin inside a token."""
@@ -34,7 +34,7 @@ class Writing:
     Attributes:
         tokenizer: of transformers.
         most_tokens: how many at most.
-        stops: texts that end the writing, themselves left out of nothing here.
+        stops: texts that end the generation; they stay in the answer.
         options: further ones of `generate`, such as `do_sample` and `temperature`.
         seed: of what is drawn, where `do_sample` asks for it.
     """

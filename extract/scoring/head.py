@@ -79,7 +79,7 @@ class LogitTransform:
 
 @dataclass(frozen=True)
 class HeadWeights:
-    """A head that outlives its model.
+    """Weights of a model's head, which may be kept after the model is released.
 
     Attributes:
         weight: shape (vocabulary, width).
@@ -93,11 +93,11 @@ class HeadWeights:
 
     @classmethod
     def of(cls, head: nn.Linear, transform: LogitTransform) -> HeadWeights:
-        """Those of a model's output embedding, where it computes."""
+        """Weights of a model's output embedding, on the device where it computes."""
         return cls(*resident_weight(head), transform)
 
     def to(self, device: torch.device | str) -> HeadWeights:
-        """The same on another device."""
+        """A copy on another device."""
         bias = None if self.bias is None else self.bias.to(device)
         return HeadWeights(self.weight.to(device), bias, self.transform)
 
@@ -212,8 +212,8 @@ class VocabularyHead:
             # the target's own logit must not count as above itself by a rounding error
             inside = (targets >= start) & (targets < start + logits.shape[1])
             local = (targets - start).clamp(0, logits.shape[1] - 1).unsqueeze(1)
-            own = torch.where(inside.unsqueeze(1), column, logits.gather(1, local))
-            logits.scatter_(1, local, own)
+            exact = torch.where(inside.unsqueeze(1), column, logits.gather(1, local))
+            logits.scatter_(1, local, exact)
             if self.top_k:
                 best = logits.topk(min(self.top_k, logits.shape[1]))
                 choices.append((best.values, best.indices + start))
@@ -233,9 +233,9 @@ class VocabularyHead:
         rows = [logprob, (lse - mean).clamp_(min=0.0), above + 1.0, top_logprob]
         rows.append(variance.clamp(min=0.0))
         if self.top_k:
-            values = torch.cat([each for each, _ in choices], 1)
+            values = torch.cat([part for part, _ in choices], 1)
             best = values.topk(self.top_k)
-            ids = torch.cat([each for _, each in choices], 1).gather(1, best.indices)
+            ids = torch.cat([part for _, part in choices], 1).gather(1, best.indices)
             rows += [*ids.t().float(), *(best.values - lse.unsqueeze(1)).clamp_(max=0.0).t()]
         return torch.stack(rows)
 
@@ -255,26 +255,26 @@ def _kernels(device: torch.device) -> ModuleType | None:
     return triton_head
 
 
-def tile_sums(logits: Tensor, own: Tensor) -> Tensor:
+def tile_sums(logits: Tensor, target_logits: Tensor) -> Tensor:
     """Statistics of each row of a tile, as `triton_head.tile_sums` gives them.
 
     Args:
         logits: shape (rows, tile), float32; overwritten.
-        own: shape (rows,), float32; the targets' logits.
+        target_logits: shape (rows,), float32.
     """
     step = CACHED_ROWS if logits.device.type == "cpu" else len(logits)
     scratch = torch.empty_like(logits[:step])
     parts = [
-        _part_sums(logits[at : at + step], own[at : at + step], scratch)
+        _part_sums(logits[at : at + step], target_logits[at : at + step], scratch)
         for at in range(0, len(logits), step)
     ]
     return torch.cat(parts, 1)
 
 
-def _part_sums(logits: Tensor, own: Tensor, scratch: Tensor) -> Tensor:
+def _part_sums(logits: Tensor, target_logits: Tensor, scratch: Tensor) -> Tensor:
     top = logits.amax(-1)
     scratch = scratch[: len(logits)]
-    above = torch.gt(logits, own.unsqueeze(1), out=scratch).sum(-1)
+    above = torch.gt(logits, target_logits.unsqueeze(1), out=scratch).sum(-1)
     # centred on the top, so that the mean logit keeps its digits
     logits.sub_(top.unsqueeze(1))
     probabilities = torch.softmax(logits, -1, out=scratch)

@@ -26,15 +26,16 @@ def has_length_dependent_rope(config: Any) -> bool:
     """Whether frequencies differ between a text and its prefixes, and within a padded batch."""
     rope = getattr(config, "rope_parameters", None) or {}
     # one set for all layers, or one for each kind of layer
-    sets = [rope, *(each for each in rope.values() if isinstance(each, dict))]
-    return any(each.get("rope_type") in ("dynamic", "longrope") for each in sets)
+    sets = [rope, *(value for value in rope.values() if isinstance(value, dict))]
+    return any(parameters.get("rope_type") in ("dynamic", "longrope") for parameters in sets)
 
 
 def reset_frequencies(backbone: Any, device: torch.device, dtype: torch.dtype) -> None:
-    """Dynamic RoPE remembers the longest input; a one-token input makes it forget."""
+    """Reset dynamic RoPE, which keeps the frequencies of the longest input so far."""
     rotary = getattr(backbone, "rotary_emb", None)
     if rotary is None:
         return
+    # an input of one token resets them
     nothing = torch.zeros(1, 1, 1, dtype=dtype, device=device)
     position = torch.zeros(1, 1, dtype=torch.long, device=device)
     # with several kinds of layers each has frequencies of its own

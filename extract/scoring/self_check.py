@@ -89,7 +89,7 @@ class Reference:
     head_error: float
 
     def first(self, tokens: int) -> Reference:
-        """That of the first tokens of the text."""
+        """The statistics of the first tokens of the text."""
         return replace(
             self,
             ids=self.ids[:tokens],
@@ -147,12 +147,12 @@ def own_forward(model: Any, ids: Tensor, transform: LogitTransform) -> Reference
 
 
 def drawn_more(model: Any, reference: Reference, transform: LogitTransform) -> Reference:
-    """The same with `ROUNDS` times as many draws: how roundings move the model is known better.
+    """The reference with `ROUNDS` times as many draws, which estimate rounding better.
 
     Args:
-        model: the same, which by now may multiply by packed weights.
+        model: that of `own_forward`, whose layers may be packed by now.
         reference: from `own_forward`.
-        transform: as there.
+        transform: as in `own_forward`.
     """
     ids = torch.from_numpy(reference.ids).long().to(execution_device(model.get_input_embeddings()))
     redrawn = [reference.redrawn]
@@ -176,8 +176,8 @@ def _float32_logits(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tens
 def _logprobs(logits: Tensor, ids: Tensor) -> NDArray[np.float64]:
     """Shape (rows, n - 1), of ids[1:]; on the host, since not every device has float64."""
     targets = ids[1:].cpu().expand(len(logits), -1).unsqueeze(-1)
-    found = logits[:, :-1].cpu().double().log_softmax(-1).gather(-1, targets)[..., 0]
-    return np.asarray(found.numpy(), dtype=np.float64)
+    logprobs = logits[:, :-1].cpu().double().log_softmax(-1).gather(-1, targets)[..., 0]
+    return np.asarray(logprobs.numpy(), dtype=np.float64)
 
 
 def _product_error(
@@ -188,9 +188,9 @@ def _product_error(
     exact = (states[:-1].cpu().double() * weight[nexts].cpu().double()).sum(-1)
     if bias is not None:
         exact += bias[nexts].cpu().double()
-    found = logits[:-1].gather(-1, nexts.to(logits.device)[:, None])[:, 0]
+    rounded = logits[:-1].gather(-1, nexts.to(logits.device)[:, None])[:, 0]
     step = torch.finfo(torch.float32).eps * float(logits.abs().max())
-    return float((found.cpu().double() - exact).abs().max()) + step
+    return float((rounded.cpu().double() - exact).abs().max()) + step
 
 
 def _row_lengths(weight: Tensor) -> Tensor:
@@ -232,17 +232,17 @@ def _with_redrawn_roundings(model: Any, ids: Tensor, seed: int) -> tuple[Tensor,
 
 
 def whole(ids: Ids) -> Request:
-    """Every token of the text after everything before it."""
+    """A request for every token of the text but the first."""
     return _request(ids, first_target=1)
 
 
 def suffix_request(ids: Ids, start: int) -> Request:
-    """The rest of the text, behind the first `start` tokens of a prefix."""
+    """A request for the rest of the text, after the first `start` tokens of a prefix."""
     return _request(ids[start:], first_target=0, prefix=ids[:PREFIX_TOKENS], prefix_length=start)
 
 
 def other_group(ids: Ids) -> Request:
-    """The rest behind a shorter prefix; its first token isn't scored, or it would be a suffix's."""
+    """A request after a shorter prefix: a group of its own, as its first token isn't scored."""
     start = SUFFIX_STARTS[0]
     return _request(ids[start:], first_target=1, prefix=ids[:start], prefix_length=start)
 
@@ -252,32 +252,32 @@ def _request(ids: Ids, *, first_target: int, **prefix: Any) -> Request:
     return Request(0, ids, first_target, nowhere, nowhere, **prefix)
 
 
-def explained(own: Reference, count: int) -> tuple[float, float]:
+def explained(reference: Reference, count: int) -> tuple[float, float]:
     """What rounding explains in the last `count` log-probs: root mean square and largest, nats."""
-    redrawn = own.redrawn[:, -count:]
+    redrawn = reference.redrawn[:, -count:]
     # our head's own product is rounded in float32, and so is the reference's; then our log-prob
-    step = float(np.spacing(np.float32(np.abs(own.logprob).max())))
-    floor = 2 * ROUNDINGS * own.head_error + LOGPROB_STEPS * step
+    step = float(np.spacing(np.float32(np.abs(reference.logprob).max())))
+    floor = 2 * ROUNDINGS * reference.head_error + LOGPROB_STEPS * step
     rms, worst = np.sqrt((redrawn**2).mean()), np.abs(redrawn).max()
     return float(RMS_FACTOR * rms + floor), float(WORST_FACTOR * worst + floor)
 
 
-def compare(model: Any, path: str, ours: TokenScores, own: Reference) -> None:
+def compare(model: Any, path: str, ours: TokenScores, reference: Reference) -> None:
     """Compare log-probs with the last of the model's own.
 
     Raises:
         TokenmartError: they differ by more than rounding.
     """
-    off = np.abs(ours.logprob - own.logprob[-len(ours.logprob) :])
-    rms, worst = explained(own, len(off))
-    for measure, found, accepted in (
+    off = np.abs(ours.logprob - reference.logprob[-len(ours.logprob) :])
+    rms, worst = explained(reference, len(off))
+    for measure, difference, accepted in (
         ("root mean square", np.sqrt((off**2).mean()), rms),
         ("worst token", off.max(), worst),
     ):
-        if not found <= accepted:
+        if not difference <= accepted:
             raise TokenmartError(
                 f"{type(model).__name__}: {path} scoring differs from the model's own forward by "
-                f"{found:.3g} nats ({measure}; rounding in {str(model.dtype)[6:]} explains "
+                f"{difference:.3g} nats ({measure}; rounding in {str(model.dtype)[6:]} explains "
                 f"{accepted:.3g}): this architecture is not supported",
                 code="unsupported-architecture",
                 where=model.config.model_type,

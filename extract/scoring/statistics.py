@@ -1,4 +1,4 @@
-"""What scoring gives: statistics of tokens, one request at a time."""
+"""Results of scoring: statistics of the tokens of one request."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Divergence:
 class Scored:
     """Statistics of one request, and the tokens that went through the model for it.
 
-    `divergence` is there where the model was compared with a reference.
+    `divergence` is None unless the model was compared with a reference.
     """
 
     scores: TokenScores

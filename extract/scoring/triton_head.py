@@ -22,7 +22,7 @@ WARPS = 8
 @triton.jit  # type: ignore[untyped-decorator]
 def _row_sums(
     logits: tl.tensor,
-    own: tl.tensor,
+    target_logits: tl.tensor,
     sums: tl.tensor,
     rows: int,
     width: tl.constexpr,
@@ -30,7 +30,7 @@ def _row_sums(
 ) -> None:
     row = tl.program_id(0).to(tl.int64)
     first = logits + row * width
-    target = tl.load(own + row)
+    target = tl.load(target_logits + row)
     columns = tl.arange(0, BLOCK)
     highest = tl.full([BLOCK], float("-inf"), tl.float32)
     above = tl.zeros([BLOCK], tl.float32)
@@ -44,11 +44,11 @@ def _row_sums(
     squared = tl.zeros([BLOCK], tl.float32)
     # the row is in the GPU's cache by now
     for at in range(0, width, BLOCK):
-        there = at + columns < width
-        logit = tl.load(first + at + columns, mask=there, other=0.0)
+        inside = at + columns < width
+        logit = tl.load(first + at + columns, mask=inside, other=0.0)
         # centred on the top, so that the mean logit keeps its digits
-        below = tl.where(there, logit - top, 0.0)
-        weight = tl.where(there, tl.exp(below), 0.0)
+        below = tl.where(inside, logit - top, 0.0)
+        weight = tl.where(inside, tl.exp(below), 0.0)
         total += weight
         centred += weight * below
         squared += weight * below * below
@@ -61,12 +61,12 @@ def _row_sums(
     tl.store(sums + 4 * rows + row, tl.sum(squared, 0) / weights - mean * mean)
 
 
-def tile_sums(logits: Tensor, own: Tensor) -> Tensor:
+def tile_sums(logits: Tensor, target_logits: Tensor) -> Tensor:
     """Statistics of each row of a tile, whose logits stay as they are.
 
     Args:
         logits: shape (rows, tile), float32, contiguous.
-        own: shape (rows,), float32; the targets' logits.
+        target_logits: shape (rows,), float32.
 
     Returns:
         Shape (5, rows), float32: the highest logit, the number of logits above the target's, and of
@@ -76,23 +76,25 @@ def tile_sums(logits: Tensor, own: Tensor) -> Tensor:
     sums = logits.new_empty(5, rows)
     # the kernel runs on the current GPU
     with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
-        _row_sums[(rows,)](logits, own, sums, rows, width=width, BLOCK=BLOCK, num_warps=WARPS)
+        _row_sums[(rows,)](
+            logits, target_logits, sums, rows, width=width, BLOCK=BLOCK, num_warps=WARPS
+        )
     return sums
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _pair_sums(
     reference: tl.tensor,
-    own: tl.tensor,
+    model: tl.tensor,
     sums: tl.tensor,
     rows: int,
     reference_step: tl.constexpr,
-    own_step: tl.constexpr,
+    model_step: tl.constexpr,
     width: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
     row = tl.program_id(0).to(tl.int64)
-    first, second = reference + row * reference_step, own + row * own_step
+    first, second = reference + row * reference_step, model + row * model_step
     columns = tl.arange(0, BLOCK)
     highest_p = tl.full([BLOCK], float("-inf"), tl.float32)
     highest_q = tl.full([BLOCK], float("-inf"), tl.float32)
@@ -114,11 +116,11 @@ def _pair_sums(
     mean_p = tl.zeros([BLOCK], tl.float64)
     mean_q = tl.zeros([BLOCK], tl.float64)
     for at in range(0, width, BLOCK):
-        there = at + columns < width
-        p = tl.load(first + at + columns, mask=there, other=0.0).to(tl.float64)
-        q = tl.load(second + at + columns, mask=there, other=0.0).to(tl.float64)
-        weight_p = tl.where(there, tl.exp(p - top_p), 0.0)
-        weight_q = tl.where(there, tl.exp(q - top_q), 0.0)
+        inside = at + columns < width
+        p = tl.load(first + at + columns, mask=inside, other=0.0).to(tl.float64)
+        q = tl.load(second + at + columns, mask=inside, other=0.0).to(tl.float64)
+        weight_p = tl.where(inside, tl.exp(p - top_p), 0.0)
+        weight_q = tl.where(inside, tl.exp(q - top_q), 0.0)
         total_p += weight_p
         total_q += weight_q
         mean_p += weight_p * (p - q)
@@ -134,22 +136,22 @@ def _pair_sums(
     tl.store(sums + 7 * rows + row, first_q.to(tl.float64))
 
 
-def pair_sums(reference: Tensor, own: Tensor) -> Tensor:
+def pair_sums(reference: Tensor, model: Tensor) -> Tensor:
     """Statistics of two models' logits in a tile, for their divergence.
 
     Args:
-        reference, own: float32, contiguous, shape (rows, their tile): the columns that both have
+        reference, model: float32, contiguous, shape (rows, their tile): the columns that both have
             are compared.
 
     Returns:
         Shape (2, 4, rows), float64, the reference's first: log-sum-exp, mean difference of the
         logits (the reference's minus the other's) under its softmax, the highest logit, its column.
     """
-    rows, width = len(own), min(reference.shape[1], own.shape[1])
-    sums = torch.empty(2, 4, rows, device=own.device, dtype=torch.float64)
-    with torch.cuda.device_of(own):  # type: ignore[no-untyped-call]
+    rows, width = len(model), min(reference.shape[1], model.shape[1])
+    sums = torch.empty(2, 4, rows, device=model.device, dtype=torch.float64)
+    with torch.cuda.device_of(model):  # type: ignore[no-untyped-call]
         _pair_sums[(rows,)](
-            reference, own, sums, rows, reference.stride(0), own.stride(0), width,
+            reference, model, sums, rows, reference.stride(0), model.stride(0), width,
             BLOCK=PAIR_BLOCK, num_warps=WARPS,
         )  # fmt: skip
     return sums

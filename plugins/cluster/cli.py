@@ -11,8 +11,16 @@ from warehouse.errors import UnitFailedError
 from warehouse.terminal import counted
 
 SHARED = (
-    *("problem_name", "models", "dtype", "probes", "documents", "max_tokens"),
-    *("attention", "fused", "top_k", "force"),
+    "problem_name",
+    "models",
+    "dtype",
+    "probes",
+    "documents",
+    "max_tokens",
+    "attention",
+    "fused",
+    "top_k",
+    "force",
 )
 """Options that have the meaning of those of `tokenmart extract`."""
 

@@ -129,9 +129,9 @@ def _audit(
     """
     rows = connection.sql("from found order by doc_id, segment, position").to_arrow_table()
     requests = {
-        (each.document.doc_id, request.segment): request
-        for each in readings
-        for request in each.requests
+        (reading.document.doc_id, request.segment): request
+        for reading in readings
+        for request in reading.requests
     }
     places = sampled_places(rows.num_rows, min(AUDITED, rows.num_rows), 0, condition)
     shortest = rows.sort_by("context_tokens").slice(0, SHORTEST)

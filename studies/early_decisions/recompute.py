@@ -25,19 +25,46 @@ CLOSE = 2.0
 """Pairs of runs whose compute differs by at most this factor are also evaluated separately."""
 
 DCLM_CORE = (
-    *("agi_eval_lsat_ar", "arc_challenge", "arc_easy", "bigbench_cs_algorithms"),
-    *("bigbench_dyck_languages", "bigbench_language_identification", "bigbench_operators"),
-    *("bigbench_qa_wikidata", "bigbench_repeat_copy_logic", "boolq", "commonsense_qa", "copa"),
-    *("coqa", "hellaswag", "hellaswag_zeroshot", "jeopardy", "lambada_openai", "openbook_qa"),
-    *("piqa", "squad", "winograd", "winogrande"),
+    "agi_eval_lsat_ar",
+    "arc_challenge",
+    "arc_easy",
+    "bigbench_cs_algorithms",
+    "bigbench_dyck_languages",
+    "bigbench_language_identification",
+    "bigbench_operators",
+    "bigbench_qa_wikidata",
+    "bigbench_repeat_copy_logic",
+    "boolq",
+    "commonsense_qa",
+    "copa",
+    "coqa",
+    "hellaswag",
+    "hellaswag_zeroshot",
+    "jeopardy",
+    "lambada_openai",
+    "openbook_qa",
+    "piqa",
+    "squad",
+    "winograd",
+    "winogrande",
 )
 PYTHIA_TASKS = ("arc_challenge", "arc_easy", "lambada_openai", "logiqa", "piqa", "sciq",
                 "winogrande", "wsc")  # fmt: skip
 
 OLMO_TASKS = (
-    *("arc_challenge_test", "arc_easy_test", "boolq_val", "csqa_val", "hellaswag_val"),
-    *("mmlu_humanities_test", "mmlu_other_test", "mmlu_social_sciences_test", "mmlu_stem_test"),
-    *("openbookqa_test", "piqa_val", "socialiqa_val", "winogrande_val"),
+    "arc_challenge_test",
+    "arc_easy_test",
+    "boolq_val",
+    "csqa_val",
+    "hellaswag_val",
+    "mmlu_humanities_test",
+    "mmlu_other_test",
+    "mmlu_social_sciences_test",
+    "mmlu_stem_test",
+    "openbookqa_test",
+    "piqa_val",
+    "socialiqa_val",
+    "winogrande_val",
 )
 """Each task once: the table has seven of them as validation and as test questions."""
 
@@ -62,12 +89,12 @@ class Table:
 
     def early(self, method: str, benchmark: str, share: float) -> Floats:
         """`[runs]` the last score at up to `share` of each run's tokens; NaN if there is none."""
-        found = []
+        scores = []
         for run in self.runs:
             series = self.scores.get((run, benchmark, method), [])
             until = share * series[-1][0] * (1 + 1e-9) if series else 0.0
-            found.append(next((s for tokens, s in reversed(series) if tokens <= until), np.nan))
-        return np.array(found)
+            scores.append(next((s for tokens, s in reversed(series) if tokens <= until), np.nan))
+        return np.array(scores)
 
 
 def table(name: str) -> Table:
@@ -142,10 +169,10 @@ def over_training(
         }
 
     def minus(one: dict[str, Floats], other: dict[str, Floats]) -> dict[str, Any]:
-        found = {}
+        differences = {}
         for part, first, second in ((p, decided(one)[p], decided(other)[p]) for p in PARTS):
-            found[part] = [share(first) - share(second), *interval([first, second])]
-        return found
+            differences[part] = [share(first) - share(second), *interval([first, second])]
+        return differences
 
     def row(early: dict[str, Floats]) -> dict[str, Any]:
         single, whole = decided(early).values()
@@ -192,7 +219,7 @@ def over_sizes() -> dict[str, Any]:
             sign = -1 if row["direction"] == "lower" else 1
             key = (row["size"], row["metric"], row["benchmark"], row["recipe"])
             scores.setdefault(key, []).append(sign * row["score"])
-    found: dict[str, Any] = {}
+    figures_of: dict[str, Any] = {}
     for size in ("400M-1x", "1B-1x"):
         for method in ("accuracy", "task_loss"):
             large = {key[3] for key in scores if key[:2] == ("7B-1x", "accuracy")}
@@ -208,17 +235,17 @@ def over_sizes() -> dict[str, Any]:
             whole = agreement(
                 np.mean(list(early.values()), axis=0), np.mean(list(final.values()), axis=0)
             )
-            each = [agreement(early[b], final[b]) for b in tasks]
-            single = np.mean(each, axis=0)
-            found[f"{size} {method}"] = {
+            matrices = [agreement(early[b], final[b]) for b in tasks]
+            single = np.mean(matrices, axis=0)
+            figures_of[f"{size} {method}"] = {
                 "recipes": len(recipes),
                 "tasks": len(tasks),
-                "tasks_at_most_half": sum(share(matrix) <= 0.5 for matrix in each),
+                "tasks_at_most_half": sum(share(matrix) <= 0.5 for matrix in matrices),
                 "single": share(single),
                 "mean": share(whole),
                 "mean_interval": interval([whole]),
             }
-    return found
+    return figures_of
 
 
 def figures() -> dict[str, Any]:

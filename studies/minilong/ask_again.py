@@ -125,13 +125,13 @@ def main() -> None:
     selection = select(problem, workspace, models=chosen.models, device="cpu", dtype="float32")
     began, longest = time.monotonic(), 0.0
     table = pq.read_table(chosen.out) if chosen.out.is_file() else SCHEMA.empty_table()
-    there = {
+    answered = {
         (row["model_id"], row["context"], row["length"])
         for row in table.select(["model_id", "context", "length"]).to_pylist()
     }
     for context in range(chosen.contexts):
         for spec in selection.models:
-            lengths = [n for n in chosen.lengths if (spec.model_id, context, n) not in there]
+            lengths = [n for n in chosen.lengths if (spec.model_id, context, n) not in answered]
             start = time.monotonic()
             if not lengths or start - began + longest > 60 * chosen.minutes:
                 continue

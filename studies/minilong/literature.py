@@ -35,8 +35,14 @@ TOLERANCE = 1e-4
 """Relative: float32 sums of other machines differ by less than a tenth of it."""
 
 FAMILIES = (
-    *("forgetting_curve", "min_context", "ladder_gain", "ladder_power", "ladder_reach"),
-    *("mutual_information", "rare_recall", "entropy_resolved"),
+    "forgetting_curve",
+    "min_context",
+    "ladder_gain",
+    "ladder_power",
+    "ladder_reach",
+    "mutual_information",
+    "rare_recall",
+    "entropy_resolved",
 )
 FAR = ("mean@far_shuffled", "mean@far_foreign")
 """Variants of `context_gain`: the gain from distant context in its order, and from it at all."""

@@ -39,11 +39,21 @@ METRICS = {
 """Short name → metric, variant, and sign: 1 where a higher value predicts more recall."""
 
 PUBLISHED = (
-    *("smollm2-135m", "smollm2-135m-rope-base-20k", "smollm2-135m-rope-base-40k"),
-    *("smollm2-135m-rope-base-1m", "smollm2-135m-linear-1.25", "smollm2-135m-linear-1.5"),
-    *("smollm2-135m-window-2048", "smollm2-135m-window-1024", "smollm2-135m-window-512"),
-    *("smollm2-135m-noise-0.1", "smollm2-135m-noise-0.15", "smollm2-135m-drop-last-3"),
-    *("gemma3-270m", "gemma3-270m-window-1024", "gemma3-270m-noise-0.1"),
+    "smollm2-135m",
+    "smollm2-135m-rope-base-20k",
+    "smollm2-135m-rope-base-40k",
+    "smollm2-135m-rope-base-1m",
+    "smollm2-135m-linear-1.25",
+    "smollm2-135m-linear-1.5",
+    "smollm2-135m-window-2048",
+    "smollm2-135m-window-1024",
+    "smollm2-135m-window-512",
+    "smollm2-135m-noise-0.1",
+    "smollm2-135m-noise-0.15",
+    "smollm2-135m-drop-last-3",
+    "gemma3-270m",
+    "gemma3-270m-window-1024",
+    "gemma3-270m-noise-0.1",
 )
 """The 15 models of data/problems/minilong.yml at commit 7189a07, the day before registration."""
 
@@ -80,7 +90,7 @@ def target(models: list[str], keep: Callable[[str, int], bool]) -> Floats:
 
 def values(models: list[str], documents: Sequence[int] | None = None) -> dict[str, Floats]:
     """Short name → `[models]`, higher for more recall; from all documents, or from some."""
-    found: dict[str, Floats] = {}
+    columns: dict[str, Floats] = {}
     of_documents = rows("metric_documents") if documents is not None else []
     for name, (metric, variant, sign) in METRICS.items():
         if documents is None:
@@ -98,8 +108,8 @@ def values(models: list[str], documents: Sequence[int] | None = None) -> dict[st
                     sums[row["model_id"]] += (row["numerator"], row["denominator"])
             value = {model: top / bottom for model, (top, bottom) in sums.items() if bottom}
         if all(value.get(model) is not None for model in models):
-            found[name] = sign * np.array([value[model] for model in models])
-    return found
+            columns[name] = sign * np.array([value[model] for model in models])
+    return columns
 
 
 def drawn_rho(x: Floats, y: Floats, weights: Floats) -> Floats:
@@ -109,10 +119,10 @@ def drawn_rho(x: Floats, y: Floats, weights: Floats) -> Floats:
     """
     a, b = (weights @ np.sign(v[None, :] - v[:, None]) for v in (x, y))
     with np.errstate(invalid="ignore"):
-        found: Floats = (weights * a * b).sum(axis=1) / np.sqrt(
+        rhos: Floats = (weights * a * b).sum(axis=1) / np.sqrt(
             (weights * a * a).sum(axis=1) * (weights * b * b).sum(axis=1)
         )
-    return found
+    return rhos
 
 
 def drawn_series(groups: list[list[int]]) -> Floats:
@@ -155,10 +165,12 @@ def within_families(
     orders = np.empty((draws, models), dtype=np.intp)
     alike = {(key[0], len(group)) for key, group in groups.items()}
     for family, size in sorted(alike):
-        own = [g for key, g in groups.items() if (key[0], len(g)) == (family, size)]
-        places = np.concatenate(own)
+        exchanged = [g for key, g in groups.items() if (key[0], len(g)) == (family, size)]
+        places = np.concatenate(exchanged)
         for order in orders:
-            order[places] = np.concatenate([own[i] for i in random.permutation(len(own))])
+            order[places] = np.concatenate(
+                [exchanged[i] for i in random.permutation(len(exchanged))]
+            )
     return orders
 
 
@@ -172,13 +184,15 @@ def series_p(x: Floats, y: Floats, groups: dict[tuple[str, str], list[int]]) -> 
     alike: dict[tuple[str, int], list[list[int]]] = {}
     for key, group in groups.items():
         alike.setdefault((key[0], len(group)), []).append(group)
-    found = []
-    for chosen in itertools.product(*(itertools.permutations(own) for own in alike.values())):
+    rhos = []
+    for chosen in itertools.product(
+        *(itertools.permutations(exchanged) for exchanged in alike.values())
+    ):
         order = np.arange(len(y))
-        for own, other in zip(alike.values(), chosen, strict=True):
-            order[np.concatenate(own)] = np.concatenate(other)
-        found.append(rho(x, y[order]))
-    return {"orders": len(found), "p": float(np.mean(np.array(found) >= rho(x, y) - 1e-9))}
+        for exchanged, other in zip(alike.values(), chosen, strict=True):
+            order[np.concatenate(exchanged)] = np.concatenate(other)
+        rhos.append(rho(x, y[order]))
+    return {"orders": len(rhos), "p": float(np.mean(np.array(rhos) >= rho(x, y) - 1e-9))}
 
 
 def common_cause(groups: dict[tuple[str, str], list[int]], dose: Floats) -> list[dict[str, float]]:
@@ -192,24 +206,24 @@ def common_cause(groups: dict[tuple[str, str], list[int]], dose: Floats) -> list
     series = np.empty(len(dose), dtype=int)
     for number, group in enumerate(groups.values()):
         series[group] = number
-    found = []
+    rates = []
     for noise in (0.1, 0.5, 1.0):
         rejected = 0
         for _ in range(1000):
             strengths = np.abs(random.normal(size=(2, len(groups))))
             x, y = -strengths[:, series] * dose + noise * random.normal(size=(2, len(dose)))
             rejected += drawn_p(x, y, orders) <= 0.05
-        found.append({"noise": noise, "rejected": rejected / 1000})
-    return found
+        rates.append({"noise": noise, "rejected": rejected / 1000})
+    return rates
 
 
 def answered() -> dict[str, dict[tuple[str, int], list[dict[str, Any]]]]:
     """Model → (task, length) → its answers, one by one: see `ask_again.py`."""
-    found: dict[str, dict[tuple[str, int], list[dict[str, Any]]]] = {}
+    of_models: dict[str, dict[tuple[str, int], list[dict[str, Any]]]] = {}
     for row in rows("answers"):
-        of_model = found.setdefault(row["model_id"], {})
+        of_model = of_models.setdefault(row["model_id"], {})
         of_model.setdefault((row["task"], row["length"]), []).append(row)
-    return found
+    return of_models
 
 
 def same_digits() -> dict[str, Any]:
@@ -255,10 +269,10 @@ def rescored(x: dict[str, Floats], weights: Floats, models: list[str]) -> dict[s
             np.mean([mean(m, "single_key", n, name) - mean(m, "no_key", n, name) for n in lengths])
             for m in models
         ])  # fmt: skip
-    found: dict[str, Any] = {}
+    of_targets: dict[str, Any] = {}
     for key, y in targets.items():
         drawn = {name: drawn_rho(v, y, weights) for name, v in x.items()}
-        found[key] = {
+        of_targets[key] = {
             "mean": float(y.mean()),
             **{
                 name: {"rho": rho(v, y), "interval": interval(drawn[name])} for name, v in x.items()
@@ -277,7 +291,7 @@ def rescored(x: dict[str, Floats], weights: Floats, models: list[str]) -> dict[s
         "contexts": len({row["context"] for row in rows("answers")}),
         "answers": len(rows("answers")),
         "same_digits": same_digits(),
-        "targets": found,
+        "targets": of_targets,
         "control": {
             model: {
                 str(length): {
@@ -334,24 +348,24 @@ def literature(
     target_ranks /= np.sqrt(target_ranks @ target_ranks)
     drawn = target_ranks[within_families(groups, 5000)]
     largest = np.max([drawn @ rank for rank in ranks.values()], axis=0)
-    own = {(row["metric"], row["variant"]): row for row in rows(table)}
-    core = [key for key, row in own.items() if row["core"] and key in columns]
+    catalogue = {(row["metric"], row["variant"]): row for row in rows(table)}
+    core = [key for key, row in catalogue.items() if row["core"] and key in columns]
     return {
-        "variants": len(own),
-        "with_every_model": sum(key in columns for key in own),
+        "variants": len(catalogue),
+        "with_every_model": sum(key in columns for key in catalogue),
         "tested": len(columns),
-        "documents": max(row["documents"] for row in own.values()),
+        "documents": max(row["documents"] for row in catalogue.values()),
         "incomplete": {
             " ".join(key): {
-                "models": len(found),
-                "spearman": rho(x, y[there]),
-                "interval": interval(drawn_rho(x, y[there], weights[:, there])),
+                "models": len(values),
+                "spearman": rho(x, y[known]),
+                "interval": interval(drawn_rho(x, y[known], weights[:, known])),
             }
-            for key in own
+            for key in catalogue
             if key not in columns
-            for found in [of_variant[key]]
-            for there in [[i for i, model in enumerate(models) if model in found]]
-            for x in [directions[key] * np.array([found[models[i]] for i in there])]
+            for values in [of_variant[key]]
+            for known in [[i for i, model in enumerate(models) if model in values]]
+            for x in [directions[key] * np.array([values[models[i]] for i in known])]
         },
         "core": {
             " ".join(key): {
@@ -383,7 +397,7 @@ def figures() -> dict[str, Any]:
     for i, model in enumerate(registered):
         groups.setdefault((model["family"], model["kind"]), []).append(i)
     dose = np.array([model["dose"] for model in registered], dtype=float)
-    kinds = {kind: [i for i, m in enumerate(registered) if m["kind"] == kind]
+    places_of_series = {kind: [i for i, m in enumerate(registered) if m["kind"] == kind]
              for kind in dict.fromkeys(m["kind"] for m in registered)}  # fmt: skip
     x = values(models)
     y = target(models, lambda task, length: length in COUNTED)
@@ -395,7 +409,7 @@ def figures() -> dict[str, Any]:
         key = (registered[i]["family"], registered[i]["kind"])
         new_series.setdefault(key, []).append(position)
     intact = [i for i, model in enumerate(registered) if model["kind"] != "drop-last"]
-    changed = [kind for kind in kinds if kind not in models]
+    changed = [kind for kind in places_of_series if kind not in models]
     one = [i for i, name in enumerate(models) if name.startswith("smollm2-135m")]
     first4 = values(models, range(4))
     means = {name: np.array([v[group].mean() for group in series]) for name, v in x.items()}
@@ -467,7 +481,7 @@ def figures() -> dict[str, Any]:
         "common_cause": common_cause(groups, dose),
         "text_key_tokens": [min(tokens), max(tokens)],
         "without_two_kinds": {
-            name: {"lowest": min(found), "highest": max(found)} for name, found in two.items()
+            name: {"lowest": min(rhos), "highest": max(rhos)} for name, rhos in two.items()
         },
         "without_dropped_layers": {name: rho(v[intact], y[intact]) for name, v in x.items()},
         "asked": {part: {name: rho(x[name], scores) for name in x}
@@ -476,7 +490,7 @@ def figures() -> dict[str, Any]:
             kind: {"models": len(group), **{
                 name: float(np.mean(rankdata(x[name])[group] - rankdata(y)[group]))
                 for name in ("retrieval_gain", "bits_per_byte")}}
-            for kind, group in kinds.items()
+            for kind, group in places_of_series.items()
         },
         "target_mean": {f"{task} {length}": float(np.mean(target(
             models, lambda t, n, task=task, length=length: (t, n) == (task, length))))
@@ -501,10 +515,10 @@ def figures() -> dict[str, Any]:
 
 def new_tokens() -> dict[str, Any]:
     """What SmolLM2's own pre-tokenizer changes: tokens of documents, values of one model."""
-    found = json.loads((FOLDER / "new_tokens.json").read_text("utf-8"))
-    changed = found["changed_tokens"]
-    (model,) = {row["model_id"] for row in found["scored"]}
-    nll, gain = ([row for row in found["scored"] if row["metric"] == metric]
+    record = json.loads((FOLDER / "new_tokens.json").read_text("utf-8"))
+    changed = record["changed_tokens"]
+    (model,) = {row["model_id"] for row in record["scored"]}
+    nll, gain = ([row for row in record["scored"] if row["metric"] == metric]
                  for metric in ("perplexity", "retrieval_gain"))  # fmt: skip
     studied = sum(row["numerator"] for row in rows("metric_documents")
                   if (row["metric"], row["variant"]) == METRICS["bits_per_byte"][:2]

@@ -79,9 +79,9 @@ class Models:
 
     def targets(self) -> dict[str, Floats]:
         """The predicted scores; higher is better."""
-        found = {"mean": np.mean([self.accuracy[task] for task in TASKS], axis=0)}
-        found |= {task: self.accuracy[task] for task in TASKS}
-        return found | {"lambada_openai": -np.log(self.perplexity["lambada_openai"])}
+        scores = {"mean": np.mean([self.accuracy[task] for task in TASKS], axis=0)}
+        scores |= {task: self.accuracy[task] for task in TASKS}
+        return scores | {"lambada_openai": -np.log(self.perplexity["lambada_openai"])}
 
 
 TOKENS = "training_tokens"
@@ -190,7 +190,7 @@ def held_out(bits: Floats, targets: dict[str, Floats], families: Sequence[str]) 
 
     Intervals are percentiles over the draws, of the difference to the mean's rho.
     """
-    found: dict[str, dict[str, list[float]]] = {name: {} for name in targets}
+    rhos_of: dict[str, dict[str, list[float]]] = {name: {} for name in targets}
     sizes = []
     for train in draws(families, RESAMPLES):
         rest = sorted(set(range(len(bits))) - set(train))
@@ -202,7 +202,7 @@ def held_out(bits: Floats, targets: dict[str, Floats], families: Sequence[str]) 
             ways = methods(ranks, y[train])
             rhos = correlations(bits[rest] @ np.column_stack(list(ways.values())), y[rest])
             for name, rho in zip(ways, rhos, strict=True):
-                found[target].setdefault(name, []).append(float(rho))
+                rhos_of[target].setdefault(name, []).append(float(rho))
 
     def row(rhos: list[float], base: list[float]) -> dict[str, Any]:
         ahead = np.subtract(rhos, base)
@@ -218,7 +218,7 @@ def held_out(bits: Floats, targets: dict[str, Floats], families: Sequence[str]) 
         "models_scored": float(np.mean(sizes)),
         **{
             target: {name: row(rhos, of["mean"]) for name, rhos in of.items()}
-            for target, of in found.items()
+            for target, of in rhos_of.items()
         },
     }
 
@@ -232,21 +232,24 @@ def of_targets(models: Models, targets: dict[str, Floats]) -> dict[str, Any]:
     for models_of_draw in (everybody, *draws(models.families, RESAMPLES)):
         ranks = rankdata(x[models_of_draw], axis=0)
         for name, y in targets.items():
-            own = rankdata(y[models_of_draw])
-            alone[name].append(pearson(ranks, own))
-            beyond[name].append(partial_of_ranks(ranks[:, 1:], own, [ranks[:, 0]]))
+            target_ranks = rankdata(y[models_of_draw])
+            alone[name].append(pearson(ranks, target_ranks))
+            beyond[name].append(partial_of_ranks(ranks[:, 1:], target_ranks, [ranks[:, 0]]))
 
-    def row(own: Floats, left: Floats) -> dict[str, Any]:
-        both, z = Drawn(own[0], own[1:]), np.arctanh(np.clip(own, -1 + 1e-12, 1 - 1e-12))
+    def row(target_ranks: Floats, left: Floats) -> dict[str, Any]:
+        both, z = (
+            Drawn(target_ranks[0], target_ranks[1:]),
+            np.arctanh(np.clip(target_ranks, -1 + 1e-12, 1 - 1e-12)),
+        )
         leads = np.tanh(z[:, 1:] - z[:, :1])
-        rho = own[0, 1:]
+        rho = target_ranks[0, 1:]
         return {
-            "mean": float(own[0, 0]),
+            "mean": float(target_ranks[0, 0]),
             "interval": both.interval(),
             "lowest": float(rho.min()),
             "median": float(np.median(rho)),
             "best": float(rho.max()),
-            "above_0": Drawn(rho, own[1:, 1:]).excludes_0()[0],
+            "above_0": Drawn(rho, target_ranks[1:, 1:]).excludes_0()[0],
             "distinguishable_from_mean": Drawn(leads[0], leads[1:]).excludes_0(),
             "beyond_mean_unadjusted": Drawn(left[0], left[1:]).unadjusted(),
         }
@@ -256,7 +259,7 @@ def of_targets(models: Models, targets: dict[str, Floats]) -> dict[str, Any]:
 
 def given_size(models: Models, y: Floats) -> dict[str, Any]:
     """Correlations given size and training tokens, over the models for which they are known."""
-    found: dict[str, Any] = {}
+    figures_of: dict[str, Any] = {}
     for name, given in (
         ("parameters", [models.parameters]),
         ("parameters and tokens", [models.parameters, models.tokens]),
@@ -264,21 +267,21 @@ def given_size(models: Models, y: Floats) -> dict[str, Any]:
         known = np.flatnonzero(np.isfinite(np.sum(given, axis=0)))
         families = [models.families[i] for i in known]
         logs = [np.log(part[known]) for part in given]
-        x, own = models.bits.mean(axis=1)[known][:, None], y[known]
-        drawn = drawn_again(lambda s, x=x, own=own, logs=logs: partial(  # type: ignore[misc]
-            x[s], own[s], [part[s] for part in logs]), families)  # fmt: skip
-        size = drawn_again(lambda s, own=own, logs=logs: correlations(  # type: ignore[misc]
-            logs[0][s][:, None], own[s]), families)  # fmt: skip
-        found[name] = {
+        x, scores = models.bits.mean(axis=1)[known][:, None], y[known]
+        drawn = drawn_again(lambda s, x=x, scores=scores, logs=logs: partial(  # type: ignore[misc]
+            x[s], scores[s], [part[s] for part in logs]), families)  # fmt: skip
+        size = drawn_again(lambda s, scores=scores, logs=logs: correlations(  # type: ignore[misc]
+            logs[0][s][:, None], scores[s]), families)  # fmt: skip
+        figures_of[name] = {
             "models": len(known),
             "families": len(set(families)),
             "size_alone": float(size.value[0]),
             "size_alone_interval": size.interval(),
-            "mean": float(correlations(x, own)[0]),
+            "mean": float(correlations(x, scores)[0]),
             "partial": float(drawn.value[0]),
             "interval": drawn.interval(),
         }
-    return found
+    return figures_of
 
 
 def one_factor(bits: Floats) -> dict[str, float]:
@@ -322,16 +325,18 @@ def compression() -> dict[str, Any]:
     corpora = ("common_crawl", "python", "arxiv_math")
     names = sorted({m for m, metric, _ in scores if metric == "bits_per_character"})
     names = [m for m in names if all((m, "accuracy", task) in scores for task in tasks)]
-    own = [families[m] for m in names]
+    families_of_names = [families[m] for m in names]
     bits = np.array([[-scores[m, "bits_per_character", c] for c in corpora] for m in names])
     bits = np.column_stack([bits, bits.mean(axis=1)])
     y = np.mean([[scores[m, "accuracy", task] for m in names] for task in tasks], axis=0)
     size = np.log([scores[m, "parameters", "model"] for m in names])
-    drawn = drawn_again(lambda s: correlations(np.column_stack([bits, size])[s], y[s]), own)
-    left = drawn_again(lambda s: partial(bits[s], y[s], [size[s]]), own)
+    drawn = drawn_again(
+        lambda s: correlations(np.column_stack([bits, size])[s], y[s]), families_of_names
+    )
+    left = drawn_again(lambda s: partial(bits[s], y[s], [size[s]]), families_of_names)
     return {
         "models": len(names),
-        "families": len(set(own)),
+        "families": len(set(families_of_names)),
         "parameters": [float(drawn.value[4]), drawn.interval(4)],
         "python_minus_common_crawl": [
             float(drawn.value[1] - drawn.value[0]),
@@ -373,14 +378,14 @@ def benchmarks() -> dict[str, Any]:
 def fewer_documents(bits: Floats, y: Floats) -> dict[str, list[float]]:
     """Median and 5% quantile of rho for the mean over randomly drawn documents."""
     rng = np.random.default_rng(SEED)
-    found = {}
+    quantiles = {}
     for count in (1, 3, 10, 30):
         means = np.column_stack([
             bits[:, rng.choice(bits.shape[1], count, replace=False)].mean(axis=1)
             for _ in range(RESAMPLES)
         ])  # fmt: skip
-        found[str(count)] = [float(q) for q in np.quantile(correlations(means, y), [0.5, 0.05])]
-    return found
+        quantiles[str(count)] = [float(q) for q in np.quantile(correlations(means, y), [0.5, 0.05])]
+    return quantiles
 
 
 def figures() -> dict[str, Any]:

@@ -80,7 +80,7 @@ def test_one_family_per_model_is_on_record(library, tmp_path):
 
 def test_doses_of_one_treatment_are_known_without_anybody_saying_so(minilong):
     groups = select()["groups"]
-    assert groups["families"] == 2 and groups["kinds"] == 10
+    assert groups["families"] == 2 and groups["series_across_families"] == 10
 
 
 def test_a_model_left_out_after_the_fact_is_named(library):
@@ -203,7 +203,7 @@ def test_a_submission_says_what_was_tried_and_registered(library, tmp_path):
     assert bundle(tmp_path / "before")["preregistration"] is None
     assert preregister("--metric", "good/a").exit_code == 0
     claims = bundle(tmp_path / "after")
-    assert claims["tried"] == len(recorded_metrics(library.workspace, "minilong"))
+    assert claims["tested"] == len(recorded_metrics(library.workspace, "minilong"))
     assert claims["preregistration"]["before_labels"] is True
     assert "preregistered" in (tmp_path / "after" / "README.md").read_text()
 

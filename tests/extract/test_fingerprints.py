@@ -52,7 +52,7 @@ def of(
     [
         {"rules": {"too_long": "refuse"}},
         {"rules": {"too_long": "run"}},
-        {"rules": {"room": 3}},
+        {"rules": {"headroom": 3}},
         {"spec": {"context": 65}},
         {"spec": {"rope": Rope(type="default", theta=5.0)}},
         {"spec": {"interventions": (NoiseIntervention(kind="weight_noise", scale=0.1),)}},

@@ -7,10 +7,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from checkpoint_samples import write_gguf
 from click.testing import CliRunner
+from gguf import GGUFEndian, GGUFWriter
 
 from extract.cli import extract, status
 from extract.planning.cost import ModelSize, model_size
@@ -18,6 +20,7 @@ from extract.planning.selection import select
 from extract.planning.tables import make_plan
 from warehouse.problem.models import ModelShape, ModelSpec
 from warehouse.problem.spec import load_problem
+from warehouse.sources.configurations import gguf_header
 from warehouse.sources.folders import ProblemFolders
 
 WORDS = 5000
@@ -38,6 +41,29 @@ def test_a_gguf_model_has_the_weights_of_its_header(workspace, tmp_path):
     assert size is not None and (size.parameters, size.assumed) == (PARAMETERS, True)
     size = model_size(spec_of(source, shape=SHAPE.model_dump()), workspace)
     assert size == ModelSize(PARAMETERS, SHAPE)
+
+
+@pytest.mark.parametrize("order", ["LITTLE", "BIG"])
+def test_the_header_of_a_gguf_file_without_its_lists(order, tmp_path):
+    writer = GGUFWriter(tmp_path / "m.gguf", "qwen2", endianess=GGUFEndian[order])
+    writer.add_token_list(["a", "long word"])
+    writer.add_token_types([1, 1])
+    writer.add_context_length(64)
+    writer.add_add_bos_token(True)
+    writer.add_tensor("output.weight", np.zeros((3, 4), dtype=np.float32))
+    writer.add_tensor("output_norm.weight", np.zeros(4, dtype=np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    header = gguf_header(tmp_path / "m.gguf")
+    assert header is not None
+    assert {name: value for name, value in header.fields.items() if value is not None} == {
+        "general.architecture": "qwen2",
+        "qwen2.context_length": 64,
+        "tokenizer.ggml.add_bos_token": True,
+    }
+    assert header.tensors == {"output.weight": 12, "output_norm.weight": 4}
 
 
 def test_a_package_model_is_planned_from_its_file_once_it_is_here(workspace):

@@ -217,7 +217,7 @@ def test_an_empty_document_is_refused_before_work_starts(workspace, tiny_problem
     [
         {"too_long": "refuse"},
         {"too_long": "truncate"},
-        {"too_long": "truncate", "room": 14},
+        {"too_long": "truncate", "headroom": 14},
         {"too_long": "run", "margin": 10_000},
         {"too_long": "run", "margin": 3},
     ],
@@ -239,13 +239,13 @@ def test_documents_longer_than_the_context(documents, workspace, tiny_problem):
     if documents["too_long"] == "truncate":
         ok(result)
         # one token of the context is the BOS
-        assert lengths[1:] == [63 - documents.get("room", 0)] * 3 and over == [0] * 4
+        assert lengths[1:] == [63 - documents.get("headroom", 0)] * 3 and over == [0] * 4
         assert all(unit.document_tokens_total > 63 for unit in units[1:])
         published = published_path(workspace, "tiny", "tiny--one", "retrieval_with")
         behind = pq.read_table(published, partitioning=None)
         # 14 tokens are an excerpt and its answer, the last of which is only predicted
         most = max(behind["context_tokens"].to_pylist()) + 1
-        assert most == (63 if "room" in documents else 63 + 14)
+        assert most == (63 if "headroom" in documents else 63 + 14)
         cut = f"tiny/one: 3 of 4 documents cut, {sum(lengths):,} of "
         for shown in (result, CliRunner().invoke(status, ["--problem", str(path)])):
             assert cut in ok(shown)

@@ -81,7 +81,7 @@ def entropy(oracle: Oracle, scored: Scored, variant: Variant) -> Terms | None:
     values = {
         "entropy": own,
         "nll_minus_entropy": scored.nll - own,
-        "first_choice_nll": -scored.top_logprob.astype(np.float64),
+        "top_1_nll": -scored.top_logprob.astype(np.float64),
     }
     return mean(values[variant["statistic"]], keep)
 

@@ -9,7 +9,7 @@ import pytest
 from refusal import refuses
 
 from warehouse.plugins import VARIABLE, added, each_of, folders, kinds, manager
-from warehouse.probes.probe import Probe
+from warehouse.probes.kinds import PROBES
 from warehouse.store.schema import TABLES, all_tables
 
 PLUGIN = """
@@ -61,8 +61,6 @@ def test_a_table_that_cannot_have_its_name(name, ledger, tmp_path, monkeypatch):
 
 
 def test_two_classes_of_one_kind(tmp_path, monkeypatch):
-    import warehouse.problem.spec  # noqa: F401  # imports the core's probes
-
     path = tmp_path / "mine.py"
     path.write_text(
         "from warehouse.plugins import hookimpl\n"
@@ -71,4 +69,4 @@ def test_two_classes_of_one_kind(tmp_path, monkeypatch):
     )
     monkeypatch.setenv(VARIABLE, str(path))
     with refuses("kind-twice", "full"):
-        kinds(Probe, "probes")  # type: ignore[type-abstract]
+        kinds("probes", PROBES)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from warehouse.errors import StorageError, first_line
 from warehouse.paths import Workspace
-from warehouse.probes.probe import condition_kinds
+from warehouse.probes.kinds import condition_kinds
 from warehouse.probes.request import ConditionKind
 from warehouse.progress import Progress, no_progress
 from warehouse.sql.views import TOKEN_RULES

@@ -23,7 +23,7 @@ STORAGE_VERSION = "v1.4.0"
 
 
 class Plugin(BasePlugin):
-    """Gives dbt the files that every other command uses, wherever and however it was started.
+    """Opens the workspace's files for dbt, from any folder and also in a plain `dbt run`.
 
     The sources in the schema `main` are views that exist before any model is built.
     """

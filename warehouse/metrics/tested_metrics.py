@@ -287,7 +287,7 @@ def _read(path: Path) -> RecordOfTests:
     try:
         content: Any = json.loads(path.read_bytes())
         if isinstance(content, list):  # until version 0.1
-            return RecordOfTests(tuple(MetricRecord(**entry) for entry in content))
+            return RecordOfTests(tuple(_entry(row) for row in content))
         previous = ""
         entries: list[MetricRecord] = []
         for number, row in enumerate(content["entries"], start=1):
@@ -295,7 +295,7 @@ def _read(path: Path) -> RecordOfTests:
             previous = _digest(row, previous)
             if sha256 != previous:
                 raise ValueError(f"entry {number} was changed, or one before it removed")
-            entries.append(MetricRecord(**row))
+            entries.append(_entry(row))
         models = {name: GroupedModel(**model) for name, model in content["models"].items()}
         return RecordOfTests(tuple(entries), models, tuple(content["targets"]))
     except FileNotFoundError:
@@ -305,6 +305,14 @@ def _read(path: Path) -> RecordOfTests:
             f"{path}: can't be read ({error}); restore it from a backup: without it, metrics "
             "tested before are no longer counted. To start a new record, move it away"
         ) from error
+
+
+def _entry(row: dict[str, Any]) -> MetricRecord:
+    """The entry of a row of the file, under the name that its variant has now."""
+    entry = MetricRecord(**row)
+    if (entry.kind, entry.metric) == ("variant", "entropy"):  # until version 0.1
+        return replace(entry, variant=entry.variant.replace("first_choice_nll", "top_1_nll"))
+    return entry
 
 
 def _with(

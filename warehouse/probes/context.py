@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -43,7 +42,11 @@ class FullProbe(Probe):
 
     def conditions(self) -> list[Condition]:
         """One condition."""
-        return [self.condition(FULL, lambda reading: full_requests(reading.ids, reading.bos))]
+        return [self.condition(FULL)]
+
+    def requests(self, condition: Condition, document: DocumentTokens) -> list[Request]:
+        """One: see `full_requests`."""
+        return full_requests(document.ids, document.bos)
 
 
 def full_requests(tokens: Ids, bos: int | None) -> list[Request]:
@@ -69,10 +72,11 @@ class DivergenceProbe(Probe):
 
     def conditions(self) -> list[Condition]:
         """One condition."""
-        condition = self.condition(
-            DIVERGENCE, lambda reading: full_requests(reading.ids, reading.bos)
-        )
-        return [replace(condition, reference=self.reference)]
+        return [replace(self.condition(DIVERGENCE), reference=self.reference)]
+
+    def requests(self, condition: Condition, document: DocumentTokens) -> list[Request]:
+        """One: see `full_requests`."""
+        return full_requests(document.ids, document.bos)
 
 
 class WindowProbe(Probe):
@@ -87,14 +91,15 @@ class WindowProbe(Probe):
 
     def conditions(self) -> list[Condition]:
         """One condition."""
-        sizes = {"context": self.context, "stride": self.stride}
-        return [
-            self.condition(WINDOW, lambda read: window_requests(read.ids, read.bos, **sizes)),
-        ]
+        return [self.condition(WINDOW)]
+
+    def requests(self, condition: Condition, document: DocumentTokens) -> list[Request]:
+        """One for each block: see `window_requests`."""
+        return window_requests(document.ids, document.bos, context=self.context, stride=self.stride)
 
 
 def window_requests(tokens: Ids, bos: int | None, *, context: int, stride: int) -> list[Request]:
-    """Strided windows over [BOS] + document (arXiv 2410.23771), but for the first.
+    """Strided windows over [BOS] + document (arXiv 2410.23771), without the first one.
 
     For start = stride, 2·stride … below T − context (T counts the BOS): run
     [start, start + context + stride) and score what comes after the first `context` tokens. The
@@ -141,14 +146,12 @@ class LadderProbe(Probe):
     def conditions(self) -> list[Condition]:
         """One condition for each context, named after it."""
         return [
-            self.condition(
-                RUNG,
-                partial(ladder_requests, context=context, probe=self),
-                suffix=f"_{context}",
-                context=context,
-            )
-            for context in self.contexts
+            self.condition(RUNG, suffix=f"_{context}", context=context) for context in self.contexts
         ]
+
+    def requests(self, condition: Condition, document: DocumentTokens) -> list[Request]:
+        """One for each block of targets: see `ladder_requests`."""
+        return ladder_requests(document, context=condition.params["context"], probe=self)
 
 
 def target_spans(length: int, probe: LadderProbe) -> list[tuple[int, int]]:
@@ -219,14 +222,13 @@ class FarProbe(Probe):
         """One condition for each way to replace the distant context."""
         kinds = {"shuffled": FAR_SHUFFLED, "foreign": FAR_FOREIGN}
         return [
-            self.condition(
-                kinds[name],
-                partial(far_requests, kind=kinds[name], probe=self),
-                suffix=f"_{name}",
-                seed=self.seed,
-            )
+            self.condition(kinds[name], suffix=f"_{name}", seed=self.seed)
             for name in dict.fromkeys(self.replaced)
         ]
+
+    def requests(self, condition: Condition, document: DocumentTokens) -> list[Request]:
+        """One: see `far_requests`."""
+        return far_requests(document, kind=condition.kind, probe=self)
 
 
 def far_requests(reading: DocumentTokens, *, kind: ConditionKind, probe: FarProbe) -> list[Request]:
@@ -273,14 +275,13 @@ class HalvesProbe(Probe):
     def conditions(self) -> list[Condition]:
         """One condition for each length, named after it."""
         return [
-            self.condition(
-                HALVES_FOREIGN,
-                partial(halves_requests, length=length),
-                suffix=f"_{length}",
-                length=length,
-            )
+            self.condition(HALVES_FOREIGN, suffix=f"_{length}", length=length)
             for length in self.lengths
         ]
+
+    def requests(self, condition: Condition, document: DocumentTokens) -> list[Request]:
+        """One: see `halves_requests`."""
+        return halves_requests(document, length=condition.params["length"])
 
 
 def halves_requests(reading: DocumentTokens, *, length: int) -> list[Request]:
@@ -336,7 +337,6 @@ class CopyProbe(Probe):
         return [
             self.condition(
                 kind,
-                partial(copy_requests, kind=kind, length=length, probe=self),
                 suffix=f"_{length}_{kind.name.removeprefix('copy_')}",
                 seed=self.seed,
                 length=length,
@@ -344,6 +344,12 @@ class CopyProbe(Probe):
             for length in self.lengths
             for kind in (COPY_PRESENT, COPY_ABSENT)
         ]
+
+    def requests(self, condition: Condition, document: DocumentTokens) -> list[Request]:
+        """One for each passage: see `copy_requests`."""
+        return copy_requests(
+            document, kind=condition.kind, length=condition.params["length"], probe=self
+        )
 
 
 def passage_starts(tokens: int, length: int, passages: int) -> list[int]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
@@ -148,14 +147,12 @@ class RetrievalProbe(Probe):
         known = {"foreign": FOREIGN, "shuffled": SHUFFLED, "tail": TAIL}
         kinds |= {f"_{name}": known[name] for name in dict.fromkeys(self.controls)}
         return [
-            self.condition(
-                kind,
-                partial(retrieval_requests, kind=kind, probe=self),
-                suffix=suffix,
-                seed=self.seed,
-            )
-            for suffix, kind in kinds.items()
+            self.condition(kind, suffix=suffix, seed=self.seed) for suffix, kind in kinds.items()
         ]
+
+    def requests(self, condition: Condition, document: DocumentTokens) -> list[Request]:
+        """One for each excerpt: see `retrieval_requests`."""
+        return retrieval_requests(document, kind=condition.kind, probe=self)
 
 
 def excerpt_starts(length: int, probe: RetrievalProbe) -> list[int]:
@@ -289,12 +286,15 @@ class NeedleProbe(Probe):
     def conditions(self) -> list[Condition]:
         """Two conditions, `…_present` and `…_absent`."""
         return [
-            self.condition(kind, partial(build, probe=self), suffix=suffix, seed=self.seed)
-            for kind, build, suffix in (
-                (NEEDLE_PRESENT, present_requests, "_present"),
-                (NEEDLE_ABSENT, absent_requests, "_absent"),
-            )
+            self.condition(NEEDLE_PRESENT, suffix="_present", seed=self.seed),
+            self.condition(NEEDLE_ABSENT, suffix="_absent", seed=self.seed),
         ]
+
+    def requests(self, condition: Condition, document: DocumentTokens) -> list[Request]:
+        """One for each question: see `present_requests` and `absent_requests`."""
+        if condition.kind == NEEDLE_PRESENT:
+            return present_requests(document, probe=self)
+        return absent_requests(document, probe=self)
 
 
 @dataclass(frozen=True)
@@ -329,7 +329,7 @@ def needles(reading: DocumentTokens, probe: NeedleProbe) -> list[Needle]:
         if first < middle < last and end <= reading.characters:
             drawn.append(Needle(first, middle, last))
         if len(drawn) == len(probe.depths):
-            return sorted(drawn, key=lambda each: each.start)
+            return sorted(drawn, key=lambda needle: needle.start)
     return []
 
 

@@ -1,23 +1,20 @@
 """The interface of a probe, and the contexts that metrics of tokens have in a problem.
 
-A kind of probe is defined in this package, or in `probes/` of a folder of $TOKENMART_PLUGINS: a
-subclass of `Probe` with its parameters as fields, and a function from tokens to requests.
+A kind of probe is defined in this package (and listed in `kinds.py`) or by a plugin: a
+subclass of `Probe` with its parameters as fields, its conditions, and their requests.
 """
 
 from __future__ import annotations
 
-import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from pydantic import Field
 
-from warehouse import plugins
 from warehouse.file_model import FileModel
-from warehouse.probes.request import Build, Condition, ConditionKind
+from warehouse.probes.request import Condition, ConditionKind, DocumentTokens, Request
 
 PROBE_NAME = r"^[a-z][a-z0-9_]{0,99}$"
 CONTEXTS = (Path(__file__).parent / "contexts.sql").read_text(encoding="utf-8")
@@ -30,8 +27,8 @@ NO_PARAMETERS = {"kind", "name", "top_k"}
 class Probe(FileModel, ABC):
     """A probe of a problem file: an entry of its `probes`.
 
-    A subclass declares `kind: Literal[…]`, its parameters as fields, `condition_kinds`, and
-    `conditions`. It may give `name` a default.
+    A subclass declares `kind: Literal[…]`, its parameters as fields, `condition_kinds`,
+    `conditions` and `requests`. It may give `name` a default.
 
     `top_k` of any probe: number of top-k tokens stored for each position, with their log-probs, in
     the side table `top_tokens`.
@@ -48,36 +45,27 @@ class Probe(FileModel, ABC):
     def conditions(self) -> list[Condition]:
         """The context conditions it creates, one or several."""
 
+    @abstractmethod
+    def requests(self, condition: Condition, document: DocumentTokens) -> list[Request]:
+        """What is scored of a document in one of its conditions; nothing if it is too short."""
+
     def parameters(self) -> dict[str, Any]:
         """Settings that its rows depend on, as JSON-able values, without kind and name."""
         return self.model_dump(mode="json", exclude=NO_PARAMETERS)
 
     def condition(
-        self,
-        kind: ConditionKind,
-        build: Build,
-        *,
-        suffix: str = "",
-        seed: int = 0,
-        **parameters: Any,
+        self, kind: ConditionKind, *, suffix: str = "", seed: int = 0, **parameters: Any
     ) -> Condition:
-        """A condition of this probe, named after it; `parameters` are its own."""
-        params = self.parameters() | parameters
-        name = f"{self.name}{suffix}"
-        return Condition(name, kind, params, self.name, seed, build, self.top_k)
-
-
-@cache
-def condition_kinds() -> Mapping[str, ConditionKind]:
-    """Every kind of condition by its name.
-
-    Raises:
-        TokenmartError: two classes declare one kind of probe.
-    """
-    for module in ("context", "lookup"):
-        importlib.import_module(f"{__package__}.{module}")
-    probes = plugins.kinds(Probe, "probes").values()  # type: ignore[type-abstract]
-    return {kind.name: kind for probe in probes for kind in probe.condition_kinds}
+        """A condition of this probe, named after it; `parameters` are the condition's own."""
+        return Condition(
+            name=f"{self.name}{suffix}",
+            kind=kind,
+            params=self.parameters() | parameters,
+            probe=self.name,
+            seed=seed,
+            maker=self,
+            top_k=self.top_k,
+        )
 
 
 class Context(NamedTuple):

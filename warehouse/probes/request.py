@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,10 +91,6 @@ class DocumentTokens:
         return int(np.searchsorted(self.char_start, character))
 
 
-Build = Callable[[DocumentTokens], list[Request]]
-"""From a document in a model's tokens to requests."""
-
-
 @dataclass(frozen=True)
 class ConditionKind:
     """Properties of every row of one kind of condition, for any parameters.
@@ -132,7 +127,7 @@ class Condition:
         params: the probe's parameters, JSON-able; part of a unit's fingerprint.
         probe: name of the probe in the problem file.
         seed: of what is drawn at random, 0 where nothing is.
-        build: makes the requests.
+        maker: the probe itself; None for a condition of which only the record is written.
         top_k: number of top-k tokens of each scored position for the side table; no part of a
             fingerprint.
         reference: full id of the model whose predictions each model's are compared with; empty
@@ -144,9 +139,21 @@ class Condition:
     params: dict[str, Any]
     probe: str
     seed: int
-    build: Build
+    maker: RequestMaker | None = None
     top_k: int = 0
     reference: str = ""
+
+    def build(self, document: DocumentTokens) -> list[Request]:
+        """The requests of a document: method `requests` of its probe."""
+        assert self.maker is not None, f"{self.name} has no probe"
+        return self.maker.requests(self, document)
+
+
+class RequestMaker(Protocol):
+    """What makes the requests of a condition: a `Probe`."""
+
+    def requests(self, condition: Condition, document: DocumentTokens) -> list[Request]:
+        """The requests of a document."""
 
 
 def scores_end(

@@ -114,9 +114,10 @@ def fetch(problem_name: str, only: str | None, models: tuple[str, ...], offline:
 
 
 def _warn_of_target(problem: Problem, workspace: Workspace, kind: str | None) -> None:
-    """Print that the locked target closes preregistration, unless the target was here already.
+    """Print that downloading the locked target closes preregistration.
 
-    Nothing either if only the target is fetched and a metric is preregistered.
+    Nothing is printed if the target is or was here, or if it alone is downloaded and a metric is
+    preregistered.
     """
     from warehouse.problem.spec import FileTarget
     from warehouse.sources.lock_file import name_in, recorded_files

@@ -185,7 +185,7 @@ def importer(kind: str) -> Importer:
     Raises:
         TokenmartError: there is no such format.
     """
-    known = kinds(Importer, "importers")  # type: ignore[type-abstract]
+    known: dict[str, type[Importer]] = kinds("importers", (ItemsImporter, KeyIntervals))
     if kind not in known:
         raise TokenmartError(
             f"--format {kind}: no such format; formats: {', '.join(known)}",

@@ -13,15 +13,15 @@ from pydantic import Field, model_validator
 from warehouse.errors import TokenmartError
 from warehouse.file_model import FileModel, one_of
 from warehouse.problem.problem_files import RankedModel
-from warehouse.sources import packages  # noqa: F401 - defines a kind
 from warehouse.sources.configurations import trained_context
 from warehouse.sources.folders import ProblemFolders, RequiredFile
-from warehouse.sources.weights import Located, WeightSource
+from warehouse.sources.packages import PackageSource
+from warehouse.sources.weights import GgufSource, HubSource, LocalSource, Located, WeightSource
 
 if TYPE_CHECKING:
     Source = WeightSource
 else:
-    Source = one_of(WeightSource, "weights")
+    Source = one_of("weights", (HubSource, LocalSource, GgufSource, PackageSource))
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 

@@ -92,7 +92,7 @@ def write_problem(
     per_token = BYTES_PER_TOKEN * sum(s.characters for s in sizes) / sum(s.bytes for s in sizes)
     # more than one: an excerpt is left where one is lost near a cut
     if len(excerpt_starts(int(median(read) * per_token), RETRIEVAL)) > 1:
-        content["documents"]["room"] = RETRIEVAL_HEADROOM
+        content["documents"]["headroom"] = RETRIEVAL_HEADROOM
         content["probes"] += [RETRIEVAL.model_dump(include=RETRIEVAL.model_fields_set)]
     problem = checked_problem(parse_text(_yaml(content).encode(), out), workspace)
     write_whole(out, _yaml(content))

@@ -359,5 +359,6 @@ def problem_kind(name: str, tree: YamlTree, workspace: Workspace) -> ProblemKind
     """
     if "kind" not in tree.value:  # no plugin's modules are imported for it
         return None
-    kind = kinds(ProblemKind, "problem_kinds").get(str(tree.value["kind"]))
+    known: dict[str, type[ProblemKind]] = kinds("problem_kinds")
+    kind = known.get(str(tree.value["kind"]))
     return None if kind is None else kind(name, tree, workspace)

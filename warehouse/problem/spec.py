@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-import warehouse.probes.context
-import warehouse.probes.lookup  # noqa: F401
 from warehouse.errors import ProblemFileError
 from warehouse.file_model import increasing, one_of
 from warehouse.paths import Workspace, recorded_file
+from warehouse.probes.kinds import PROBES
 from warehouse.probes.probe import Context, Probe, contexts
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.problem_files import (
@@ -31,17 +30,19 @@ from warehouse.problem.problem_files import (
     problem_kind,
     read_problem_file,
 )
-from warehouse.sources import json_documents  # noqa: F401 - defines a kind
-from warehouse.sources.documents import DocumentSource
+from warehouse.sources.documents import DocumentSource, FolderDocuments, TableDocuments
 from warehouse.sources.folders import ProblemFolders
-from warehouse.sources.packages import PinnedArchive
+from warehouse.sources.json_documents import JsonDocuments
+from warehouse.sources.packages import PinnedArchive, SdistDocuments
 
 if TYPE_CHECKING:
     Documents = DocumentSource
     AnyProbe = Probe
 else:
-    Documents = one_of(DocumentSource, "documents")
-    AnyProbe = one_of(Probe, "probes")
+    Documents = one_of(
+        "documents", (FolderDocuments, TableDocuments, JsonDocuments, SdistDocuments)
+    )
+    AnyProbe = one_of("probes", PROBES)
 
 
 RecallTask = Literal["single_key", "multi_key", "multi_value", "variable_tracking", "common_words"]

@@ -83,20 +83,27 @@ class DocumentSource(FileModel, ABC):
         default="refuse", description="documents longer than a model's context"
     )
     margin: int = Field(default=512, ge=0, description="excess tokens that `run` accepts")
-    room: int = Field(
-        default=0, ge=0, description="headroom: tokens of the context that `truncate` reserves"
+    headroom: int = Field(
+        default=0, ge=0, description="tokens of the context that `truncate` leaves free"
     )
     licence: str = Field(default="unknown", description="licence of the texts")
     groups: dict[str, str] = Field(
         default={}, description="group of documents: pattern of their names, e.g. `code: src/*`"
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _room_is_headroom(cls, keys: Any) -> Any:
+        if isinstance(keys, dict) and "room" in keys:
+            raise ValueError("room is called headroom since version 0.2")
+        return keys
+
     @model_validator(mode="after")
-    def _margin_and_room_are_used(self) -> DocumentSource:
+    def _margin_and_headroom_are_used(self) -> DocumentSource:
         if "margin" in self.model_fields_set and self.too_long != "run":
             raise ValueError("margin goes with too_long: run")
-        if self.room and self.too_long != "truncate":
-            raise ValueError("room goes with too_long: truncate")
+        if self.headroom and self.too_long != "truncate":
+            raise ValueError("headroom goes with too_long: truncate")
         return self
 
     def grouped(self, documents: list[Document]) -> list[Document]:

@@ -94,15 +94,11 @@ def sql(
     tokenmart sql "from metric_values" --out all_values.parquet
     """
     from warehouse.files import refuse_protected
-    from warehouse.sql.queries import find_query, list_queries, parameters_of
+    from warehouse.sql.queries import find_query, parameters_of
     from warehouse.sql.session import Session
 
     if list_:
-        for recipe in list_queries():
-            click.echo(visible(f"{recipe.name}: {recipe.title}"))
-            for parameter in recipe.parameters:
-                default = "…" if parameter.default is None else parameter.default
-                click.echo(visible(f"    --param {parameter.name}={default}  {parameter.meaning}"))
+        _print_cookbook()
         return
     if query and name:
         raise click.UsageError("give a query or --name")
@@ -138,6 +134,17 @@ def sql(
                 _print_rows(rows, limit, wide)
             else:
                 _write_rows(rows, printed, None)
+
+
+def _print_cookbook() -> None:
+    """Print the title and the parameters of each query in the cookbook."""
+    from warehouse.sql.queries import list_queries
+
+    for query in list_queries():
+        click.echo(visible(f"{query.name}: {query.title}"))
+        for parameter in query.parameters:
+            default = "…" if parameter.default is None else parameter.default
+            click.echo(visible(f"    --param {parameter.name}={default}  {parameter.meaning}"))
 
 
 def _parameters(params: tuple[str, ...]) -> dict[str, Value]:

@@ -63,7 +63,7 @@ def refuse_faults(workspace: Workspace) -> None:
 
 
 def refuse_changes(workspace: Workspace, before: dict[Path, str]) -> None:
-    """Stop if dbt, which only reads, has left a file as no extraction does, or none: by a hook.
+    """Stop if a run of dbt changed or removed a file of the store, as a hook can.
 
     Args:
         before: `file_stamps` at its start.

@@ -304,7 +304,7 @@ def _side_path(folder: Path, unit: UnitRecord) -> Path:
 
 
 def stored_top_k(workspace: Workspace, unit: UnitRecord) -> int:
-    """How many of the most likely tokens are here for each row of a unit; 0 for none.
+    """How many of the most likely tokens are stored for each row of a unit; 0 for none.
 
     Raises:
         StorageError: the file is damaged.

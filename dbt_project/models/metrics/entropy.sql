@@ -9,10 +9,10 @@
     aggregations = {'_macro': 'macro', '_worst_decile': 'q90'},
     variants = {'entropy': entropy, 'nll_minus_entropy': excess},
     grid = {
-        'first_choice_nll': top_1_nll,
+        'top_1_nll': top_1_nll,
         'entropy_last_1024': dict(entropy, **last),
         'nll_minus_entropy_last_1024': dict(excess, **last),
-        'first_choice_nll_last_1024': dict(top_1_nll, **last),
+        'top_1_nll_last_1024': dict(top_1_nll, **last),
         'weighted_nll': dict(weighted, aggregation='micro'),
         'weighted_nll_macro': dict(weighted, aggregation='macro'),
     },

@@ -1,9 +1,13 @@
 {{ config(
     materialized = 'incremental',
-    pre_hook = "{% if is_incremental() %}
-        delete from {{ this }}
-        where unit_id not in (select unit_id from {{ ref('token_units') }})
-    {% endif %}",
+    pre_hook = [
+        "{% if is_incremental() %}
+            delete from {{ this }}
+            where unit_id not in (select unit_id from {{ ref('token_units') }})
+        {% endif %}",
+        "{{ choose_first_part() }}",
+    ],
+    post_hook = {"sql": "{{ build_further_parts() }}", "transaction": false},
 ) }}
 
 {%- set is_new = 'true' -%}
@@ -14,11 +18,13 @@
 with units as (
     select * from {{ ref('token_units') }}
     where {{ is_new }}
+        and {{ in_part() }}
 ),
 
 -- Read twice, each time with a filter of its own: one copy in memory would hold every token.
 tokens as not materialized (
     select * from {{ source('extract', 'tokens') }}
+    where {{ in_part() }}
 ),
 
 features as (

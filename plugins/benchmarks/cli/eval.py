@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
-from dataclasses import replace
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +15,12 @@ from warehouse.options import DEVICE, DTYPE, FILE, MODELS, PROBLEM, RECORDS
 from warehouse.terminal import counted, print_records
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from extract.failures import Failure
     from extract.planning.plan import ModelPlan
     from extract.planning.selection import Selection
     from plugins.benchmarks.harness.encoding import TooLong
-    from plugins.benchmarks.harness.evaluation import EvalRun
     from plugins.benchmarks.harness.tasks import EvalTask
     from warehouse.paths import Workspace
     from warehouse.problem.models import ModelSpec
@@ -107,18 +108,13 @@ def eval_command(
     tokenmart eval --problem minilong --tasks my_task --include-path tasks --dry-run
     tokenmart eval --problem minilong --tasks my_task --include-path tasks --apply-chat-template
     """
-    from extract.failures import summary
     from plugins.benchmarks.e2lm.harness_check import prompt_notes
-    from plugins.benchmarks.harness.chat import chat_of
-    from plugins.benchmarks.harness.groups import group_rows
     from plugins.benchmarks.harness.item_rows import item_rows
-    from plugins.benchmarks.harness.stored_items import store_group, store_items
-    from plugins.benchmarks.harness.tasks import in_chat, load_tasks_and_groups
-    from warehouse.errors import UnitFailedError
+    from plugins.benchmarks.harness.tasks import load_tasks_and_groups
     from warehouse.progress import progress_bar
 
     workspace, problem, selection = selected(problem_name, models, device, dtype)
-    wanted = [name for each in names for name in each.split(",") if name]
+    wanted = [name for text in names for name in text.split(",") if name]
     with progress_bar(1, "steps") as progress:
         progress("loading the tasks", 0)
         tasks, groups = load_tasks_and_groups(wanted, include_path, shots=shots, limit=limit)
@@ -131,66 +127,38 @@ def eval_command(
         _print_plan(tasks, requests, len(selection.models), as_json)
         return
 
-    conditions: set[str] = set()
-
-    def tasks_of(plan: ModelPlan) -> tuple[list[EvalTask], list[str]]:
-        """The tasks as this model is asked, their requests stored; notes on them."""
-        asked, notes = tasks, []
-        if chat:
-            put = chat_of(plan.spec.full_id, plan.tokenizer.library)
-            asked = [in_chat(task, put, limit) for task in tasks]
-            notes = [f"{plan.spec.full_id}: {note}" for note in put.notes]
-        for task in asked:
-            rows = items.get(task.condition)
-            rows = item_rows(task, subject, cluster) if rows is None else rows
-            if changed := store_items(workspace, problem.name, task.condition, rows):
-                notes.append(
-                    f"{task.condition}: {' and '.join(changed)} of its items replaced, for the "
-                    "metrics and standard errors of all models"
-                )
-            conditions.add(task.condition)
-        by_task = {task.name: task.condition for task in asked}
-        for group in groups:
-            condition, members = group_rows(group, by_task)
-            store_group(workspace, problem.name, condition, members)
-            conditions.add(condition)
-        return asked, notes
-
+    benchmarks = _Benchmarks(tasks, groups, items, subject, cluster, chat, limit)
     started = time.monotonic()
     total = len(selection.models) * sum(len(task.units) for task in tasks)
-    failures: list[Failure] = []
-    records: list[dict[str, Any]] = []
+    results = []
     with progress_bar(total, "units") as progress:
         for spec in selection.models:
-            run, failed, notes = _run_model(
-                spec, problem, selection, tasks_of, workspace, progress, too_long
-            )
-            for line in notes:
+            result = _run_model(spec, problem, selection, benchmarks, workspace, progress, too_long)
+            for line in result.notes:
                 click.echo(visible(f"note: {line}"), err=True)
-            failures += failed
-            records.append(
-                {
-                    "model": spec.full_id,
-                    "model_id": spec.model_id,
-                    "units": run.units if run else 0,
-                    "units_there": run.there if run else 0,
-                    "tokens": run.tokens if run else 0,
-                    "reasons": sorted({failure.reason for failure in failed}),
-                }
-            )
+            results.append(result)
     if as_json:
-        print_records(records)
+        print_records([result.record for result in results])
     else:
-        _print_evaluated(records, total, time.monotonic() - started)
-        if conditions:
+        _print_evaluated([result.record for result in results], total, time.monotonic() - started)
+        if conditions := set().union(*(result.conditions for result in results)):
             click.echo(visible(_next_step(problem.name, conditions)))
-    if failures:
-        for line in summary(failures):
-            click.echo(visible(f"error: {line}"), err=True)
-        raise UnitFailedError(
-            f"{len(failures)} failed (listed above); everything else is kept: correct the cause "
-            "and run the same command again"
-        )
+    _raise_failures([failure for result in results for failure in result.failures])
+
+
+def _raise_failures(failures: list[Failure]) -> None:
+    """Print what failed, and stop; nothing without failures."""
+    from extract.failures import summary
+    from warehouse.errors import UnitFailedError
+
+    if not failures:
+        return
+    for line in summary(failures):
+        click.echo(visible(f"error: {line}"), err=True)
+    raise UnitFailedError(
+        f"{len(failures)} failed (listed above); everything else is kept: correct the cause "
+        "and run the same command again"
+    )
 
 
 def _print_plan(
@@ -234,15 +202,75 @@ def _next_step(problem: str, conditions: Collection[str]) -> str:
     )
 
 
+@dataclass(frozen=True)
+class _Benchmarks:
+    """What all models are asked.
+
+    tasks: without a chat template.
+    items: condition → the rows of a task's requests.
+    """
+
+    tasks: list[EvalTask]
+    groups: list[Any]
+    items: dict[str, pa.Table]
+    subject: str | None
+    cluster: str | None
+    chat: bool
+    limit: int | None
+
+
+@dataclass(frozen=True)
+class _ModelResult:
+    """What came of one model; `conditions`: those whose requests are stored."""
+
+    record: dict[str, Any]
+    failures: list[Failure]
+    notes: list[str]
+    conditions: set[str]
+
+
+def _stored_tasks(
+    benchmarks: _Benchmarks, plan: ModelPlan, problem: str, workspace: Workspace
+) -> tuple[list[EvalTask], set[str], list[str]]:
+    """The tasks as a model is asked, their requests stored; the conditions, and notes on them."""
+    from plugins.benchmarks.harness.chat import chat_of
+    from plugins.benchmarks.harness.groups import group_rows
+    from plugins.benchmarks.harness.item_rows import item_rows
+    from plugins.benchmarks.harness.stored_items import store_group, store_items
+    from plugins.benchmarks.harness.tasks import in_chat
+
+    tasks, notes = benchmarks.tasks, []
+    if benchmarks.chat:
+        chat = chat_of(plan.spec.full_id, plan.tokenizer.library)
+        tasks = [in_chat(task, chat, benchmarks.limit) for task in tasks]
+        notes = [f"{plan.spec.full_id}: {note}" for note in chat.notes]
+    for task in tasks:
+        rows = benchmarks.items.get(task.condition)
+        if rows is None:
+            rows = item_rows(task, benchmarks.subject, benchmarks.cluster)
+        if changed := store_items(workspace, problem, task.condition, rows):
+            notes.append(
+                f"{task.condition}: {' and '.join(changed)} of its items replaced, for the "
+                "metrics and standard errors of all models"
+            )
+    by_task = {task.name: task.condition for task in tasks}
+    conditions = set(by_task.values())
+    for group in benchmarks.groups:
+        condition, members = group_rows(group, by_task)
+        store_group(workspace, problem, condition, members)
+        conditions.add(condition)
+    return tasks, conditions, notes
+
+
 def _run_model(
     spec: ModelSpec,
     problem: Problem,
     selection: Selection,
-    tasks_of: Callable[[ModelPlan], tuple[list[EvalTask], list[str]]],
+    benchmarks: _Benchmarks,
     workspace: Workspace,
     progress: Progress,
     too_long: TooLong,
-) -> tuple[EvalRun | None, list[Failure], list[str]]:
+) -> _ModelResult:
     """All tasks of one model; one that fails does not stop the others, nor the next model."""
     from extract.devices import free_unused
     from extract.failures import Failure, explain, raise_if_lost
@@ -251,12 +279,13 @@ def _run_model(
     from warehouse.errors import StorageError
 
     run, reason = None, ""
+    conditions: set[str] = set()
     notes: list[str] = []
     try:
         progress(f"{spec.full_id}: looking for its files", 0)
         plan = plan_model(selection, spec, [])
         run = EvalRun(problem, selection, plan, workspace, progress, too_long=too_long)
-        tasks, notes = tasks_of(plan)
+        tasks, conditions, notes = _stored_tasks(benchmarks, plan, problem.name, workspace)
         for task in tasks:
             run.run(task)
             notes += [f"{spec.full_id}, {task.name}: {why}" for why in run.store_answers(task)]
@@ -267,19 +296,26 @@ def _run_model(
                 )
     except StorageError:
         raise
-    except Exception as error:  # whatever it was, the next model is tried
+    except Exception as error:  # the next model is run, whatever it was
         raise_if_lost(error)
         reason = explain(error, spec.full_id)
     failures = [
         *(run.failures if run else ()),
         *([Failure(spec.full_id, reason)] if reason else ()),
     ]
-    done = None if run is None else replace(run)
+    record = {
+        "model": spec.full_id,
+        "model_id": spec.model_id,
+        "units": run.units if run else 0,
+        "units_there": run.stored if run else 0,
+        "tokens": run.tokens if run else 0,
+        "reasons": sorted({failure.reason for failure in failures}),
+    }
     if run is not None:
         run.__dict__.pop("scorer", None)
     # after the handler, whose exception keeps the model in memory
     free_unused()
-    return done, failures, notes
+    return _ModelResult(record, failures, notes, conditions)
 
 
 def selected(

@@ -213,7 +213,7 @@ def refuse_secrets(patch: Patch, clean: Path, token: str) -> None:
     Raises:
         TokenmartError: the patch has one; the message has file and line, never the value.
     """
-    for name in filter(lambda each: (clean / each).is_file(), patch.files):
+    for name in (name for name in patch.files if (clean / name).is_file()):
         try:
             before = set(git(clean, "show", f"{patch.base}:{name}").split(b"\n"))
         except TokenmartError:  # a new file

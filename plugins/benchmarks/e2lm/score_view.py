@@ -71,7 +71,7 @@ def _tied(rows: list[_Row]) -> Iterator[str]:
         if entry.get("sq_low") is not None and f"{entry['sq_low']:.4f}" != f"{entry['sq']:.4f}"
     ]
     if ranges:
-        _, model, benchmark, entry = max(ranges, key=lambda found: found[0])
+        _, model, benchmark, entry = max(ranges, key=lambda spread: spread[0])
         yield (
             f"SQ of {counted(len(ranges), 'row')} depends on the order of equal scores, which "
             f"numpy's sort leaves open; shown is the highest. Most: {model}, {benchmark}, "

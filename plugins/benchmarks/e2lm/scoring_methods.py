@@ -10,6 +10,7 @@ larger run.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,41 +122,19 @@ def _decisions(
 
     A scoring method is left out if it has less than half of the benchmarks of the one with most.
     """
-    assert problem.target is not None
-    target = problem.target
-
-    def asked(decisions: str) -> list[tuple[Any, ...]]:
-        return database.execute(
-            f"select metric, benchmark, subject, other_subject, agreement from {decisions}"
-            " where kind = $kind and stage = $stage and later_metric = $metric"
-            " and later_stage = $later and (len($benchmarks) = 0 or benchmark in (select"
-            " unnest($benchmarks)))",
-            {
-                "kind": "size" if problem.predict.sizes else "share",
-                "stage": stage,
-                "metric": target.metric,
-                "later": target.size or "final",
-                "benchmarks": list(target.benchmarks),
-            },
-        ).fetchall()
-
-    rows = asked(pairs)
-    measured = {(row[0], row[1]) for row in rows}
-    on_benchmarks = Counter(method for method, _ in measured)
-    most = max(on_benchmarks.values(), default=0)
-    methods = sorted(name for name, count in on_benchmarks.items() if 2 * count >= most)
-    having = Counter(benchmark for method, benchmark in measured if method in methods)
-    benchmarks = sorted(name for name, count in having.items() if count == len(methods))
+    rows = _agreements(database, pairs, problem, stage)
+    methods, benchmarks = _shared({(row[0], row[1]) for row in rows})
     runs = sorted({row[2] for row in rows} | {row[3] for row in rows})
     if not benchmarks or len(runs) < 3:
+        assert problem.target is not None
         raise refused(
             stage,
             f"{counted(len(runs), 'run')} and {counted(len(benchmarks), 'benchmark')} have every "
-            f"scoring method there and {target.metric} at the end; 3 runs and one benchmark are "
-            "needed (a run without a checkpoint that early is left out)",
+            f"scoring method there and {problem.target.metric} at the end; 3 runs and one "
+            "benchmark are needed (a run without a checkpoint that early is left out)",
             "too-few-runs",
         )
-    rows += (without := asked(planned))
+    rows += (without := _agreements(database, planned, problem, stage))
     evaluated = len(methods)
     methods += sorted({row[0] for row in without if row[1] in benchmarks})
     first, second = np.triu_indices(len(runs), 1)
@@ -181,6 +160,39 @@ def _decisions(
         runs=len(runs),
         related=kin[first] == kin[second],
     )
+
+
+def _agreements(
+    database: duckdb.DuckDBPyConnection, decisions: str, problem: TableProblem, stage: str
+) -> list[tuple[Any, ...]]:
+    """Metric, benchmark, two runs and their agreement with the target, of a table of decisions."""
+    assert problem.target is not None
+    return database.execute(
+        f"select metric, benchmark, subject, other_subject, agreement from {decisions}"
+        " where kind = $kind and stage = $stage and later_metric = $metric"
+        " and later_stage = $later and (len($benchmarks) = 0 or benchmark in (select"
+        " unnest($benchmarks)))",
+        {
+            "kind": "size" if problem.predict.sizes else "share",
+            "stage": stage,
+            "metric": problem.target.metric,
+            "later": problem.target.size or "final",
+            "benchmarks": list(problem.target.benchmarks),
+        },
+    ).fetchall()
+
+
+def _shared(measured: Collection[tuple[str, str]]) -> tuple[list[str], list[str]]:
+    """Methods with at least half of the benchmarks of the one with most; those they all have.
+
+    Args:
+        measured: method and benchmark.
+    """
+    on_benchmarks = Counter(method for method, _ in measured)
+    most = max(on_benchmarks.values(), default=0)
+    methods = sorted(name for name, count in on_benchmarks.items() if 2 * count >= most)
+    having = Counter(benchmark for method, benchmark in measured if method in methods)
+    return methods, sorted(name for name, count in having.items() if count == len(methods))
 
 
 def _weighted(decisions: Decisions, runs: Floats, benchmarks: Floats) -> Floats:

@@ -192,8 +192,8 @@ class PairEncoder:
         Raises:
             TokenmartError: the answer alone is longer than the model's context.
         """
-        room = self.longest - most_tokens
-        if room < 1:
+        most_kept = self.longest - most_tokens
+        if most_kept < 1:
             raise TokenmartError(
                 f"{most_tokens} tokens to write, the model reads {self.longest}; lower "
                 "max_gen_toks of the task"
@@ -201,7 +201,7 @@ class PairEncoder:
         ids, _, _ = self._whole(context)
         if not len(ids):
             ids = np.array([self.prefix], dtype=np.int32)
-        kept = self._cut(ids, room)
+        kept = self._cut(ids, most_kept)
         return kept, len(ids) - len(kept)
 
     def written(self, context: Ids, ids: Ids, cut: int) -> Pair:

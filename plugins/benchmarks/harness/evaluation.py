@@ -79,7 +79,7 @@ class EvalRun:
         progress: called as units finish.
         failures: units that failed, with the reason.
         units: number of scored units.
-        there: number of units that were stored before.
+        stored: number of units that were stored before.
         tokens: number of tokens that the model processed.
         too_long: treatment of items that are longer than the model's context.
     """
@@ -91,7 +91,7 @@ class EvalRun:
     progress: Progress
     failures: list[Failure] = field(default_factory=list)
     units: int = 0
-    there: int = 0
+    stored: int = 0
     tokens: int = 0
     too_long: TooLong = "cut"
 
@@ -130,7 +130,7 @@ class EvalRun:
         label = f"{self.plan.spec.full_id}: {task.condition}"
         ledger = self._ledger(task)
         missing = [unit for unit in task.units if not self._is_done(unit, ledger)]
-        self.there += len(task.units) - len(missing)
+        self.stored += len(task.units) - len(missing)
         self.progress(label, len(task.units) - len(missing), computed=False)
         if missing:
             with storage_errors(self._scores(task)):
@@ -216,7 +216,6 @@ class EvalRun:
             },
             probe="eval",
             seed=0,
-            build=lambda reading: [],
         )
         document = PlannedDocument(unit.number, task.name, unit.sha256, "")
         processed = sum(result.tokens_processed for result in scored.results)

@@ -169,8 +169,8 @@ def _compared(values: Mapping[Key, float]) -> dict[str, Any]:
         known = [value for value in of_place if value is not None]
         return round(sum(known) / len(known), 6) if known and len(known) == len(of_place) else None
 
-    tried, in_sample = mean("chosen", "out"), mean("chosen", "in")
-    defined = tried is not None and in_sample is not None
+    held_out, in_sample = mean("chosen", "out"), mean("chosen", "in")
+    defined = held_out is not None and in_sample is not None
     random = [value for n in range(DRAWS) if (value := mean(str(n), "out")) is not None]
     low, high = np.quantile(random, [0.025, 0.975]).tolist() if random else (None, None)
     return {
@@ -178,9 +178,9 @@ def _compared(values: Mapping[Key, float]) -> dict[str, Any]:
         "random": round(sum(random) / len(random), 6) if random else None,
         "random_low": low if low is None else round(low, 6),
         "random_high": high if high is None else round(high, 6),
-        "chosen": tried,
+        "chosen": held_out,
         "in_sample": in_sample,
-        "optimism": round(in_sample - tried, 6) if defined else None,  # type: ignore[operator]
+        "optimism": round(in_sample - held_out, 6) if defined else None,  # type: ignore[operator]
         "better": sum(values[f, p, "chosen", m] > values[f, p, "all", m] for f, p, m in out),
         "compared": len(out),
     }

@@ -61,6 +61,41 @@ _TYPES |= {"score": pa.float64(), "tokens": pa.float64(), "step": pa.int64()}
 _TYPES |= {"characters": pa.int64()}
 
 
+_COMPLETE_ITEMS = """
+    create table items as
+    with points as (
+        select
+            model,
+            progress,
+            row_number() over (partition by model order by progress) - 1 as checkpoint
+        from (select distinct model, progress from scores)
+    ),
+
+    whole as (
+        select item
+        from scores
+        group by item
+        having count(*) = (select count(*) from points)
+    )
+
+    select
+        scores.model,
+        points.checkpoint,
+        scores.progress,
+        scores.item,
+        scores.score,
+        scores.subject,
+        scores.characters,
+        scores.recipe,
+        scores.shape
+    from scores
+    inner join points
+        on scores.model = points.model and scores.progress = points.progress
+    semi join whole
+        on scores.item = whole.item
+"""
+
+
 @dataclass(frozen=True)
 class ItemScores:
     """A database with `items`: a row per model, checkpoint and item.
@@ -100,7 +135,7 @@ def read_items(path: Path, metric: str | None) -> ItemScores:
     chosen = metric or (known[0] if len(known) == 1 else None)
     if (chosen and chosen not in known) or (known and chosen is None):
         raise unknown("--metric", str(metric), known)
-    numbered = [each for each in enumerate(rows, start=1) if each[1].metric == chosen]
+    numbered = [(number, row) for number, row in enumerate(rows, start=1) if row.metric == chosen]
     refuse_contradictions(path, numbered, lambda row: (row.model, row.item, row.progress), _facts)
     refuse_two_orders(path, numbered)
     database = duckdb.connect()
@@ -120,41 +155,7 @@ def _facts(row: ItemRow) -> Iterator[Fact]:
 
 def _complete(database: duckdb.DuckDBPyConnection, path: Path, metric: str | None) -> ItemScores:
     """Keep the items that every model answered at each of its checkpoints."""
-    database.execute(
-        """
-        create table items as
-        with points as (
-            select
-                model,
-                progress,
-                row_number() over (partition by model order by progress) - 1 as checkpoint
-            from (select distinct model, progress from scores)
-        ),
-
-        whole as (
-            select item
-            from scores
-            group by item
-            having count(*) = (select count(*) from points)
-        )
-
-        select
-            scores.model,
-            points.checkpoint,
-            scores.progress,
-            scores.item,
-            scores.score,
-            scores.subject,
-            scores.characters,
-            scores.recipe,
-            scores.shape
-        from scores
-        inner join points
-            on scores.model = points.model and scores.progress = points.progress
-        semi join whole
-            on scores.item = whole.item
-        """
-    )
+    database.execute(_COMPLETE_ITEMS)
     ((given, kept),) = database.execute(
         "select (select count(distinct item) from scores), (select count(distinct item) from items)"
     ).fetchall()

@@ -36,8 +36,15 @@ PANEL = (290, 170)
 """Width and height of one panel of curves, in pixels."""
 
 STATISTICS = (
-    *("decision_accuracy", "decision_pairs", "sq", "monotonicity", "autocorrelation", "snr"),
-    *("noise_sd", "sampling_error", "rc"),
+    "decision_accuracy",
+    "decision_pairs",
+    "sq",
+    "monotonicity",
+    "autocorrelation",
+    "snr",
+    "noise_sd",
+    "sampling_error",
+    "rc",
 )
 
 Row = dict[str, Any]

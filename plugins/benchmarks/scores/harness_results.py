@@ -25,8 +25,18 @@ from plugins.benchmarks.scores.checkpoints import Checkpoint
 from warehouse.files import read_text
 
 FIELDS = (
-    *("model", "step", "tokens", "benchmark", "metric", "direction", "score", "stderr"),
-    *("parameters", "size", "architecture", "recipe"),
+    "model",
+    "step",
+    "tokens",
+    "benchmark",
+    "metric",
+    "direction",
+    "score",
+    "stderr",
+    "parameters",
+    "size",
+    "architecture",
+    "recipe",
 )
 """Columns of a row, named as in a plain table."""
 
@@ -117,7 +127,7 @@ def _of_two(one: Score, other: Score) -> tuple[Score, Score]:
         TokenmartError: they are of two parts of the items, or it is unknown which of them is the
             later.
     """
-    gone, kept = sorted((one, other), key=lambda each: (not each.limit, each.date))
+    gone, kept = sorted((one, other), key=lambda result: (not result.limit, result.date))
     if gone.limit == kept.limit:
         unclear = gone.date == kept.date and gone.value != kept.value
     else:

@@ -175,7 +175,7 @@ def test_documents_are_metrics_and_parts_of_the_mean(tmp_path):
     assert reported.exit_code == 0, reported.output
     assert [json.loads(each.stdout)["outdated"] for each in (selected, stale)] == [False, True]
     record = json.loads(selected.stdout)
-    assert (record["best"], record["tested"]) == ("bits_per_byte/web/good", 4)
+    assert (record["best"], record["tested"]["with_p"]) == ("bits_per_byte/web/good", 4)
     assert record["baseline"] == "bits_per_byte/web" and record["groups"]["families"] == 4
     rows_of = {row["variant"]: row for row in json.loads(ranked.stdout)["rows"]}
     rho = {name: row["spearman"] for name, row in rows_of.items()}

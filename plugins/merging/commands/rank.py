@@ -132,13 +132,15 @@ def show(
     from warehouse.paths import find_workspace
 
     recipes = None if relative is None else load_merge_problem(relative, find_workspace())
-    found = _standings(name, results, round_name, recipes, draws, seed)
+    standings = _standings(name, results, round_name, recipes, draws, seed)
     if as_json:
-        click.echo(json.dumps({"name": found.name, **found.marts}, indent=2, allow_nan=False))
+        click.echo(
+            json.dumps({"name": standings.name, **standings.marts}, indent=2, allow_nan=False)
+        )
     elif relative is not None:
-        print_relative(found)
+        print_relative(standings)
     else:
-        print_standings(found, explain)
+        print_standings(standings, explain)
 
 
 @rank.command(short_help="Write the leaderboard as an HTML page.")
@@ -194,7 +196,7 @@ def _standings(
     from warehouse.paths import find_workspace
 
     if results is not None and name is None:
-        found = rank_file(
+        standings = rank_file(
             results,
             find_workspace(),
             round_name=round_name,
@@ -203,9 +205,9 @@ def _standings(
             seed=seed,
         )
     elif name is not None and results is None:
-        found = stored_standings(name, find_workspace(), recipes, draws, seed)
+        standings = stored_standings(name, find_workspace(), recipes, draws, seed)
     else:
         raise click.UsageError("give either --problem or --results")
-    for line in found.notes:
+    for line in standings.notes:
         click.echo(visible(line), err=True)
-    return found if round_name is None else found.only(round_name)
+    return standings if round_name is None else standings.only(round_name)

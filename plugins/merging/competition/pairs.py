@@ -45,11 +45,11 @@ def tested_pairs(marts: dict[str, list[Row]]) -> list[Row]:
     Args:
         marts: `rankings`, `ranking_tasks` and `ranking_pairs` of one ranking.
     """
-    found = []
+    pairs = []
     for name, first in {row["round"]: row for row in marts["rankings"]}.items():
         rows = [row for row in marts["ranking_pairs"] if row["round"] == name]
-        found += _of_items(rows) if first["resampled"] == "items" else _of_groups(rows, marts)
-    return found
+        pairs += _of_items(rows) if first["resampled"] == "items" else _of_groups(rows, marts)
+    return pairs
 
 
 def _of_items(rows: list[Row]) -> list[Row]:
@@ -101,8 +101,8 @@ def _of_groups(rows: list[Row], marts: dict[str, list[Row]]) -> list[Row]:
         if len(shared) >= least_groups(len(rows)):
             p[list(differences)] = sign_flip_p(np.array(list(differences.values())))
     return [
-        _judged(row, each, lambda _: DISTINGUISHABLE)
-        for row, each in zip(rows, holm(p), strict=True)
+        _judged(row, adjusted, lambda _: DISTINGUISHABLE)
+        for row, adjusted in zip(rows, holm(p), strict=True)
     ]
 
 
@@ -127,7 +127,7 @@ def with_ranks(rankings: list[Row], pairs: list[Row]) -> list[Row]:
     ranked: dict[str, int] = defaultdict(int)
     for row in rankings:
         ranked[row["round"]] += row["rank"] is not None
-    found = []
+    with_limits = []
     for row in rankings:
         key = row["round"], row["entry"]
         low = high = None
@@ -135,5 +135,5 @@ def with_ranks(rankings: list[Row], pairs: list[Row]) -> list[Row]:
             # the test over groups may contradict the order of two geometric means
             low = min(1 + above[key], row["rank"])
             high = max(ranked[row["round"]] - below[key], row["rank"])
-        found.append(row | {"rank_low": low, "rank_high": high})
-    return found
+        with_limits.append(row | {"rank_low": low, "rank_high": high})
+    return with_limits

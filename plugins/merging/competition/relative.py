@@ -174,19 +174,24 @@ def _relative(
     }
     missing = [model for model in models if model not in over]
     enough = row["clusters"] >= ENOUGH_CLUSTERS
-    found = {**row, "base": base, "missing": missing}
+    relative = {**row, "base": base, "missing": missing}
     over_base = [] if base is None or base in missing else [over[base]]
     over_best = [] if set(experts) & set(missing) else [over[name] for name in experts]
     for key, differences in (("over_base", over_base), ("over_best", over_best)):
         low, high = least_interval(differences) if enough else (None, None)
         is_open = low is not None and exclusion_of_0_is_undecided(differences)
         least = min((float(each[0]) for each in differences), default=None)
-        found |= {key: least, f"{key}_low": low, f"{key}_high": high, f"{key}_undecided": is_open}
-    best = found["over_best"]
-    found["best_experts"] = [
+        relative |= {
+            key: least,
+            f"{key}_low": low,
+            f"{key}_high": high,
+            f"{key}_undecided": is_open,
+        }
+    best = relative["over_best"]
+    relative["best_experts"] = [
         name for name in experts if best is not None and over[name][0] <= best + SAME_SCORE
     ]
-    return found
+    return relative
 
 
 def least_interval(differences: list[Floats]) -> Interval:

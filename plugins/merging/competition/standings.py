@@ -79,8 +79,8 @@ class Standings:
     @property
     def rounds(self) -> list[str]:
         """Its rounds: `open` first, the others by name; `overall`, if there is one, last."""
-        found = {str(row["round"]) for row in self.marts["rankings"]}
-        return sorted(found, key=lambda name: (name == OVERALL, name != OPEN, name))
+        names = {str(row["round"]) for row in self.marts["rankings"]}
+        return sorted(names, key=lambda name: (name == OVERALL, name != OPEN, name))
 
     def only(self, round_name: str) -> Standings:
         """The same without anything that depends on another round: publishable if that is hidden.
@@ -151,8 +151,8 @@ def rank_file(
             for mart in MARTS:
                 models.build(mart)
                 progress(f"building: {mart}", 1)
-        found = _read(connection, name, recipes, workspace, most_draws, seed)
-        return replace(found, notes=table.notes)
+        standings = _read(connection, name, recipes, workspace, most_draws, seed)
+        return replace(standings, notes=table.notes)
 
 
 def stored_standings(
@@ -177,9 +177,9 @@ def stored_standings(
             except duckdb.CatalogException:
                 pass
             if name in known:
-                found = _read(connection, name, recipes, workspace, most_draws, seed)
+                standings = _read(connection, name, recipes, workspace, most_draws, seed)
                 notes = [f"warning: {note}" for note in _changes(name, workspace)]
-                return replace(found, notes=tuple(notes))
+                return replace(standings, notes=tuple(notes))
     raise TokenmartError(
         f"--problem {name}: no ranking of this name is built; {did_you_mean(name, known)}"
         f"there are: {', '.join(known) or 'none'} (new results: `{BUILD}`)",
@@ -283,15 +283,15 @@ def _with_shares(pairs: list[Row], connection: duckdb.DuckDBPyConnection) -> lis
     """The pairs with the shares of the draws of this database, too."""
     query = "select round, entry, other_entry, draws, above_share from ranking_pairs"
     added = {row[:3]: row[3:] for row in connection.execute(query).fetchall()}
-    found = []
+    extended = []
     for row in pairs:
         count, share = added[row["round"], row["entry"], row["other_entry"]]
         if count:
             total = row["draws"] + count
             share = (row["above_share"] * row["draws"] + share * count) / total
             row = row | {"draws": total, "above_share": _digits(share)}
-        found.append(row)
-    return found
+        extended.append(row)
+    return extended
 
 
 def _relative(
@@ -316,7 +316,7 @@ def _mixed_columns(scores: list[Row]) -> list[Row]:
 
     Rows have round, task, metric, entries (those on the rarer scale) and scale (theirs).
     """
-    found = []
+    mixed = []
     for (round_name, task, metric), rows in groupby(
         scores, key=lambda row: (row["round"], row["task"], row["metric"])
     ):
@@ -328,8 +328,8 @@ def _mixed_columns(scores: list[Row]) -> list[Row]:
         if entries := mixed_scales(values.items()):
             scale = "fractions" if values[entries[0]] <= 1 else "percent"
             column = {"round": round_name, "task": task, "metric": metric}
-            found.append({**column, "entries": sorted(entries), "scale": scale})
-    return found
+            mixed.append({**column, "entries": sorted(entries), "scale": scale})
+    return mixed
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, query: str, name: str) -> list[Row]:

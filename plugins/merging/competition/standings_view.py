@@ -73,10 +73,10 @@ def print_standings(
     if not explain:
         name = OVERALL if OVERALL in rounds else rounds[0]
         _print_round(console, standings, name)
-        found = notes(standings, name)
-        left = [f"{len(found) - MOST_NOTES} more notes"] if len(found) > MOST_NOTES else []
+        texts = notes(standings, name)
+        left = [f"{len(texts) - MOST_NOTES} more notes"] if len(texts) > MOST_NOTES else []
         left += [f"rounds {listed([each for each in rounds if each != name])}"] * (len(rounds) > 1)
-        print_notes(console, found[:MOST_NOTES])
+        print_notes(console, texts[:MOST_NOTES])
         more = ", ".join([*left, "scores of tasks, definitions"])
         print_notes(console, [f"More with --explain: {more}."], "dim")
         return
@@ -127,67 +127,67 @@ def notes(standings: Standings, round_name: str) -> list[str]:
     parts = {round_name}
     if round_name == OVERALL:
         parts |= {row["round"] for row in marts["ranking_missing"] + marts["mixed_scales"]}
-    found = [
+    texts = [
         f"warning: {column_name(row)}, round {row['round']}: values of {listed(row['entries'])} "
         f"are {row['scale']}, others are not; write all on one scale"
         for row in marts["mixed_scales"]
         if row["round"] in parts
     ]
-    found += [
+    texts += [
         f"over its limits: {row['entry']} ({row['stage']}): "
         f"{row['ended'] or ', '.join(row['over_limits'])}"
         for row in marts["merge_costs"]
         if not row["within_limits"]
     ]
     rows = _of(standings, "rankings", round_name)
-    found += [
+    texts += [
         f"not ranked: {row['entry']}: no score in {listed(row['missing'] or [])}"
         for row in rows
         if row["score"] is None
     ]
     zero = [row["entry"] for row in rows if row["score"] == 0]
     if zero:
-        found.append(
+        texts.append(
             f"score 0 of {listed(zero)}: a mean win rate of 0 in one group of tasks makes the "
             "product 0, in every draw too, so it has no interval and orders nothing; compare mean "
             "win rates"
         )
     pairs = _of(standings, "ranking_pairs", round_name)
     if not pairs and sum(row["score"] is not None for row in rows) > 1:
-        found.append("pairs are not compared: there are more than 1,000 entries")
+        texts.append("pairs are not compared: there are more than 1,000 entries")
     if pairs and all(row["verdict"] == TOO_FEW for row in pairs):
-        found.append(
+        texts.append(
             f"pairs are not tested: it takes {least_groups(len(pairs))} items (6 in each task) or "
             f"{least_groups(len(pairs))} groups of tasks"
         )
-    found += [
+    texts += [
         f"undecided by {row['draws']:,} draws: whether {row['entry']} and {row['other_entry']} are "
         "distinguishable (more: --draws)"
         for row in pairs
         if row["verdict"] == UNDECIDED
     ]
-    found += [
+    texts += [
         f"{row['entry']}: {CAUSES[row['code']].format(**row)} in {column_name(row)}, round "
         f"{row['round']}"
         for row in marts["ranking_missing"]
         if row["round"] in parts
     ]
     if len(standings.rounds) > 1 and OVERALL not in standings.rounds:
-        found.append(
+        texts.append(
             "no overall ranking: it takes two rounds with a round_weight above 0, and an entry "
             "with a score in all of them"
         )
-    return found
+    return texts
 
 
 def rivals(standings: Standings, round_name: str) -> dict[str, list[str]]:
     """Entry → names of the round's entries that are not distinguishable from it."""
-    found: dict[str, list[str]] = {}
+    names_of: dict[str, list[str]] = {}
     for pair in _of(standings, "ranking_pairs", round_name):
         if pair["verdict"] in (ALIKE, UNDECIDED):
-            found.setdefault(pair["entry"], []).append(pair["other_entry"])
-            found.setdefault(pair["other_entry"], []).append(pair["entry"])
-    return {entry: sorted(names) for entry, names in found.items()}
+            names_of.setdefault(pair["entry"], []).append(pair["other_entry"])
+            names_of.setdefault(pair["other_entry"], []).append(pair["entry"])
+    return {entry: sorted(names) for entry, names in names_of.items()}
 
 
 def _of(standings: Standings, mart: str, round_name: str) -> list[Row]:

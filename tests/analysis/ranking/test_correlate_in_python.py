@@ -49,7 +49,7 @@ def test_the_numbers_of_the_command(minilong, tmp_path):
                 assert value == (interval[FLAT[name]] if name in FLAT else expected[name]), name
     # the file and the mapping are one idea
     assert found[0]["variant"] == record["rows"][0]["variant"]
-    assert commanded()["tried"]["all"] == record["tried"]["all"] == 9
+    assert commanded()["tested"]["all"] == record["tested"]["all"] == 9
 
 
 def test_any_table_and_a_missing_value(minilong):

@@ -85,10 +85,10 @@ def test_a_table_that_is_only_read_records_nothing(minilong):
 
 def test_what_was_built_once_counts_for_ever(minilong):
     """Under its name, or once more when its parameters change; not once more for new values."""
-    assert recorded(minilong).tried == ()
+    assert recorded(minilong).recorded == ()
     with minilong.write() as connection:
         connection.execute("update metric_values set value = value + 1 where metric = 'good'")
-    assert recorded(minilong).tried == ()
+    assert recorded(minilong).recorded == ()
     with minilong.write() as connection:
         connection.execute(
             """
@@ -98,7 +98,7 @@ def test_what_was_built_once_counts_for_ever(minilong):
         )
         connection.execute("delete from metric_values where variant = 'v1'")
     found = table(minilong)
-    assert [(c.name, c.kind, c.admissible) for c in found.tried] == [
+    assert [(c.name, c.kind, c.admissible) for c in found.recorded] == [
         ("noise/v0", "variant", True),
         ("noise/v1", "variant", True),
     ]
@@ -108,7 +108,7 @@ def test_what_was_built_once_counts_for_ever(minilong):
         "variants_of_earlier_builds": 2,
         "ideas": 0,
     }
-    assert np.isfinite(found.tried[1].values).all() and len(found.everything) == 9
+    assert np.isfinite(found.recorded[1].values).all() and len(found.everything) == 9
 
 
 def test_a_file_target_is_read_by_full_id_and_locked(marts, target, made_up_scores):

@@ -1,4 +1,4 @@
-"""What was tried on a problem is remembered, once each."""
+"""What was tested on a problem is recorded, once each."""
 
 from __future__ import annotations
 
@@ -179,6 +179,16 @@ def test_the_record_of_an_earlier_version_is_moved(workspace):
     record_metrics(workspace, "p", [replace(GAIN, variant="new")], TARGET)
     assert not earlier.exists()
     assert [entry.variant for entry in recorded_metrics(workspace, "p")] == ["mean", "new"]
+
+
+def test_a_variant_that_was_renamed_counts_once(workspace):
+    earlier = replace(GAIN, metric="entropy", variant="first_choice_nll_macro")
+    record_metrics(workspace, "p", [earlier, replace(earlier, kind="sql")], TARGET)
+    record_metrics(workspace, "p", [replace(earlier, variant="top_1_nll_macro")], TARGET)
+    assert [(entry.kind, entry.variant) for entry in recorded_metrics(workspace, "p")] == [
+        ("variant", "top_1_nll_macro"),
+        ("sql", "first_choice_nll_macro"),
+    ]
 
 
 def test_a_missing_record_of_an_older_build_is_noticed(workspace):

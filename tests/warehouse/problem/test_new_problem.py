@@ -64,7 +64,7 @@ def test_the_file_is_right_and_relative_to_itself(own, workspace):
     # 5 texts of 1,230 tokens each: half of the shortest, as a power of two
     assert [probe.name for probe in problem.probes] == ["full", "window_512", "retrieval"]
     # what an excerpt and its answer take
-    assert problem.documents.room == 160
+    assert problem.documents.headroom == 160
     probe = problem.probes[-1]
     # so that two tokenizers are asked about the same passages, as in no4k
     assert isinstance(probe, RetrievalProbe) and probe.in_characters
@@ -118,7 +118,7 @@ def test_probes_follow_from_the_lengths(own, workspace, tokens, names):
     assert new("mine", "--texts", texts_of(own, *tokens), "--model", "my model").exit_code == 0
     problem = load_problem("mine.yml", workspace)
     assert [probe.name for probe in problem.probes] == names
-    assert problem.documents.room == (160 if "retrieval" in names else 0)
+    assert problem.documents.headroom == (160 if "retrieval" in names else 0)
 
 
 def test_a_model_s_context_sets_the_window(own, workspace):

@@ -200,6 +200,7 @@ MISTAKES = [
     ("org/changed", "../changed", "string-pattern-mismatch", 11),
     ("path: docs.json", "path: docs.json\n  too_long: cut", "literal-error", 6),
     ("path: docs.json", "path: docs.json\n  margin: 8", "value-error", 3),
+    ("path: docs.json", "path: docs.json\n  headroom: 8", "value-error", 3),
     ("path: docs.json", "path: docs.json\n  room: 8", "value-error", 3),
     ("licence: MIT", "rope: {type: default}", "value-error", 9),
     ("licence: MIT", "rope: {type: linear}", "value-error", 9),

@@ -90,7 +90,7 @@ EXPECTED: dict[str, tuple[list[str], tuple[str, ...], list[tuple[Any, ...]]]] = 
         ("gain", "rank", "short_rank", "position", "words"),
         [(-1.0, 20, 1, 6, "abcdef[g]h")],
     ),
-    "first_choice_with_context": (
+    "top_1_with_context": (
         ["model=good"],
         ("probability", "rank", "short_rank", "words"),
         [(round(math.exp(-0.1), 4), 1, 20, "abcd[e]fgh")],
@@ -117,12 +117,12 @@ EXPECTED: dict[str, tuple[list[str], tuple[str, ...], list[tuple[Any, ...]]]] = 
     ),
     "token_kinds": (
         [],
-        ("model_id", "kind", "tokens", "nll", "first_choice", "mean_gain", "tokens_with_gain"),
+        ("model_id", "kind", "tokens", "nll", "top_1", "mean_gain", "tokens_with_gain"),
         [("bad", "word", 8, 2.0, 0.0, -0.25, 4), ("good", "word", 8, 0.55, 1.0, 0.8, 4)],
     ),
     "confident_mistakes": (
         ["model=bad", "sure=0.2", "limit=1"],
-        ("first_choice_probability", "probability", "rank", "words"),
+        ("top_1_probability", "probability", "rank", "words"),
         [(0.25, round(math.exp(-2), 4), 20, "[a]bcdefgh")],
     ),
     "paired_difference": (

@@ -18,7 +18,7 @@ with strongest as (
 )
 
 select
-    exp(top_logprob) as first_choice_probability,
+    exp(top_logprob) as top_1_probability,
     exp(logprob) as probability,
     rank,
     document_name(doc_id, $problem) as document,

@@ -11,7 +11,7 @@ select
     -tokens.logprob as nll,
     tokens.entropy,
     tokens.rank,
-    exp(tokens.top_logprob) as first_choice_probability,
+    exp(tokens.top_logprob) as top_1_probability,
     tokens.context_tokens
 from tokens
 inner join documents using (problem, doc_id)

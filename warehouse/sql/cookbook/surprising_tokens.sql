@@ -16,7 +16,7 @@ select
     nll,
     entropy,
     rank,
-    exp(top_logprob) as first_choice_probability,
+    exp(top_logprob) as top_1_probability,
     document_name(doc_id, $problem) as document,
     position,
     context_snippet(doc_id, char_start, char_end, $problem, width := 28) as words

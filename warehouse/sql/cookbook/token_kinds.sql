@@ -35,7 +35,7 @@ select
     end as kind,
     count(*) as tokens,
     avg(nll) as nll,
-    avg((rank = 1)::integer) as first_choice,
+    avg((rank = 1)::integer) as top_1,
     avg(gain) as mean_gain,
     count(gain) as tokens_with_gain
 from spelled
