@@ -126,6 +126,11 @@ def compared(problem: Problem, workspace: Workspace, name: str) -> list[dict[str
     _, reference = next(found)
     rows = []
     for way, columns in found:
+        if not np.isfinite(columns["logprob"]).all():
+            rows.append(
+                {"model": name, "way": way, "tokens": len(columns["logprob"]), "mean": None}
+            )
+            continue
         off = np.abs(columns["logprob"] - reference["logprob"])
         differs = {each: columns[each] != reference[each] for each in ("rank", "top")}
         rows.append({
@@ -147,7 +152,10 @@ def results_block(found: dict[str, Any]) -> str:
         "root mean square:": "{rms:.1e}", "largest:": "{largest:.1e}", "mean NLL:": "{nll:+.1e}",
         "other ranks:": "{other_ranks:.1%}", "another top-1 token:": "{other_top:.1%}",
     }  # fmt: skip
-    lines = table(columns, found["rows"])
+    lines = table(columns, [row for row in found["rows"] if row["mean"] is not None])
+    overflow = [f"{row['model']}, {row['way']}" for row in found["rows"] if row["mean"] is None]
+    if overflow:
+        lines += ["", f"Without a finite log-prob, since states overflow: {'; '.join(overflow)}."]
     if found["left_out"]:
         lines += ["", f"Left out, since they need a GPU: {'; '.join(found['left_out'])}."]
     return marked(BLOCK, lines)
