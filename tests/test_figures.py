@@ -56,7 +56,6 @@ WRITTEN: list[tuple[str, str, str, Callable[[Any, Any], list[str]]]] = [
     (RESULTS, "gpu_results", "benchmarks/bench_gpu.json", lambda m, f: [m.hours_section(f)]),
     (RESULTS, "growth", "benchmarks/growth.json", lambda m, f: [m.results_block(f)]),
     (RESULTS, "engines", "benchmarks/engines.json", lambda m, f: [m.results_block(f)]),
-    (RESULTS, "audits", "benchmarks/audits.json", lambda m, f: [m.results_block(f)]),
     (MERGING, "minimerge", "benchmarks/minimerge.json", lambda m, f: [m.docs_block(f)]),
     (RESULTS, "eval_harness", "benchmarks/eval_harness.json", lambda m, f: [m.section(f)]),
     (
