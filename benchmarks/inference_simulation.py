@@ -309,7 +309,7 @@ RATES = {
 DESIGN = {
     "models:": "{models}", "variants:": "{variants}", "shared:": "{shared:.0%}",
     "labels": "{labels}", "values": "{values}", "signal": "{signal}",
-    "studies:": "{studies:,}{mark}",
+    "studies:": "{studies:,}",
 }  # fmt: skip
 AT_MOST_5_PERCENT = ("false_claim", "opposite_claim", "confirmed_null", "false_lead")
 
@@ -336,17 +336,11 @@ def cells_table(cells: list[dict[str, Any]], *rates: str) -> list[str]:
     )  # fmt: skip
 
 
-EARLIER = (
-    "Rows with * were simulated before the null law of random signs was added. It only raises p: "
-    "their rates are upper bounds, of power, too, and none is of leads, whose test is newer"
-)
-
-
 def results_block(record: dict[str, Any]) -> str:
     """The table as RESULTS.md shows it, from the JSON alone."""
     line = (
         f"`{record['command']}`, {record['cpu_seconds'] / 60:.0f} min of processor time; percent "
-        f"of studies ± Monte Carlo standard error. {EARLIER}."
+        f"of studies ± Monte Carlo standard error."
     )
     return marked(BLOCK, [line, "", *cells_table(record["cells"])])
 
@@ -373,7 +367,7 @@ def summary_block(record: dict[str, Any]) -> str:
     text = (
         f"In {len(sound)} designs with right labels and without outlying models: false claims in "
         f"{span('false_claim')} of studies, false leads in {span('false_lead')}; the interval of "
-        f"the metric with the largest rho covers its true rho in {span('covers')}. {EARLIER}. "
+        f"the metric with the largest rho covers its true rho in {span('covers')}. "
         f"In {len(missed)} of {len(cells)} designs a rate is above 5%:"
     )
     return marked(
@@ -442,8 +436,7 @@ def simulate_missing(out: Path) -> None:
     for goal in (FIRST_STUDIES, max(cell.studies for cell in CELLS)):
         missing_first = sorted(goals.items(), key=lambda pair: (pair[0] in kept, _cost(pair[1])))
         for design, cell in missing_first:
-            is_kept = design in kept and "earlier" not in kept[design]
-            done = kept[design]["studies"] if is_kept else 0
+            done = kept[design]["studies"] if design in kept else 0
             last = min(goal, cell.studies)
             if done >= last:
                 continue
