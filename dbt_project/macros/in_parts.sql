@@ -1,11 +1,11 @@
 {#-
-  A table of tokens, built by ranges of models with about `part_tokens` tokens each: a join of 10^9
-  tokens at once keeps more than 50 GB on the disk. The range is in two variables of the connection,
-  which are null where one part is enough and where somebody else runs the compiled SQL.
-  A run that was stopped between two parts goes on with the units that the table lacks.
+  Builds a table of tokens by ranges of models with about `part_tokens` tokens each: one join of 10^9
+  tokens spills more than 49 GB to the disk. The range is in two variables of the connection, which
+  are null where one part is enough and where compiled SQL is run by hand. All parts are in one
+  transaction: a metric never reads a table that lacks some of them.
 -#}
 
-{#- Condition on the column `model_id`: one of the part. -#}
+{#- Condition on the column `model_id`: whether it is in the part. -#}
 {% macro in_part() -%}
     (
         getvariable('first_model') is null
@@ -13,7 +13,7 @@
     )
 {%- endmacro %}
 
-{#- Before the table is built: choose the first part. -#}
+{#- Before the table is built: choose its first part. -#}
 {% macro choose_first_part() -%}
     {%- if execute -%}
         {%- set parts = parts_of_units(load_relation(this) and not should_full_refresh()) -%}
@@ -23,7 +23,7 @@
     {%- endif -%}
 {%- endmacro %}
 
-{#- Behind it: the units of each further part. -#}
+{#- After its first part, in the same transaction: insert the units of each further part. -#}
 {% macro build_further_parts() -%}
     {%- if execute and run_query("select getvariable('first_model')").columns[0].values()[0] -%}
         {%- for part in parts_of_units(is_some_built=true) -%}

@@ -30,3 +30,18 @@ def test_parts_give_the_rows_and_values_of_the_whole(built, tmp_path, started_wi
         connection.execute(f"attach '{built.database}' as whole (read_only)")
         for one, other in (("fct_tokens", "whole.fct_tokens"), ("whole.fct_tokens", "fct_tokens")):
             assert connection.execute(f"from {one} except all from {other}").fetchall() == []
+
+
+def test_a_table_is_there_with_all_its_parts_or_not_at_all(built, tmp_path):
+    """A build that stops between two parts; a metric would take the first for all."""
+    stopped = Warehouse(built.data, tmp_path / built.database.name).with_own_project(tmp_path)
+    macro = stopped.project / "macros" / "in_parts.sql"
+    text = macro.read_text(encoding="utf-8")
+    end = "{%- do run_query('reset variable first_model') -%}"
+    assert end in text
+    failing = "{%- do run_query('select error(1)') -%}"
+    macro.write_text(text.replace(end, failing), encoding="utf-8")
+    assert stopped.dbt("run", "--quiet", *PARTS, "--select", "+fct_tokens").returncode != 0
+    with duckdb.connect(str(stopped.database), read_only=True) as connection:
+        tables = connection.execute("select table_name from information_schema.tables").fetchall()
+    assert ("token_units",) in tables and ("fct_tokens",) not in tables

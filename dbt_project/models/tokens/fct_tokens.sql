@@ -7,7 +7,7 @@
         {% endif %}",
         "{{ choose_first_part() }}",
     ],
-    post_hook = {"sql": "{{ build_further_parts() }}", "transaction": false},
+    post_hook = "{{ build_further_parts() }}",
 ) }}
 
 {%- set is_new = 'true' -%}
