@@ -109,7 +109,7 @@ def new_warehouse(tmp_path_factory: pytest.TempPathFactory) -> NewWarehouse:
 def built(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Warehouse:
     """`SHAPE`, built once by the first worker that needs it, with all variants; each has a copy.
 
-    A run within a test is no worker, though it inherits a worker's environment: what lies beside
+    A run within a test is no worker, though it inherits a worker's environment: what is next to
     its temporary folder may be of any earlier run.
     """
     base = tmp_path_factory.getbasetemp()

@@ -25,7 +25,13 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
     """Import a module of the folder `benchmarks`, which is no package."""
     before = set(sys.modules)
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    yield importlib.import_module
+
+    def load(name: str) -> Any:
+        module = importlib.import_module(name)
+        assert Path(module.__file__ or "").parent == ROOT / "benchmarks", "a helper has this name"
+        return module
+
+    yield load
     for name in set(sys.modules) - before:
         if str(getattr(sys.modules[name], "__file__", "")).startswith(str(ROOT / "benchmarks")):
             del sys.modules[name]
@@ -55,7 +61,12 @@ WRITTEN: list[tuple[str, str, str, Callable[[Any, Any], list[str]]]] = [
     ),
     (RESULTS, "gpu_results", "benchmarks/bench_gpu.json", lambda m, f: [m.hours_section(f)]),
     (RESULTS, "growth", "benchmarks/growth.json", lambda m, f: [m.results_block(f)]),
-    (RESULTS, "engines", "benchmarks/engines.json", lambda m, f: [m.results_block(f)]),
+    (
+        RESULTS,
+        "engine_differences",
+        "benchmarks/engine_differences.json",
+        lambda m, f: [m.results_block(f)],
+    ),
     (MERGING, "minimerge", "benchmarks/minimerge.json", lambda m, f: [m.docs_block(f)]),
     (RESULTS, "eval_harness", "benchmarks/eval_harness.json", lambda m, f: [m.section(f)]),
     (

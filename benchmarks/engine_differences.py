@@ -4,7 +4,7 @@ The reference is transformers' forward pass with eager attention in float32. The
 the demo, real checkpoints of which this machine has the files; GGUF formats are those of llama.cpp,
 put on the same float32 weights by the package `gguf`. What needs a GPU is left out without one.
 
-    python benchmarks/engines.py
+    python benchmarks/engine_differences.py
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from warehouse.store.provenance import code_revision
 
 MODELS = ("smollm2-135m", "gemma3-270m")
 TOKENS = 512
-BLOCK = "engines.json"
+BLOCK = "engine_differences.json"
 OUT = Path(__file__).with_name(BLOCK)
 ROWS = 64
 """Tokens whose log-probs are computed at once, in float64."""
