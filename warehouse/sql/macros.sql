@@ -117,22 +117,28 @@ create or replace macro main.list_cosine(left_numbers, right_numbers) as
 create or replace macro main.list_finite(x, y) as
     list(x::double) filter (where isfinite(x::double) and isfinite(y::double));
 
+-- A lambda binds the two lists once; as a macro's arguments they would be copied into each place.
 create or replace macro main.spearman(x, y) as (
-    case
-        when len(main.list_finite(x, y)) >= 3
-            then main.list_cosine(
-                main.list_centred(main.list_ranks(main.list_finite(x, y))),
-                main.list_centred(main.list_ranks(main.list_finite(y, x)))
-            )
-    end
+    list_transform(
+        [{
+            'x': main.list_ranks(main.list_finite(x, y)),
+            'y': main.list_ranks(main.list_finite(y, x))
+        }],
+        lambda pair: if(
+            len(pair.x) >= 3,
+            main.list_cosine(main.list_centred(pair.x), main.list_centred(pair.y)),
+            null
+        )
+    )[1]
 );
 
 create or replace macro main.kendall(x, y) as (
-    case
-        when len(main.list_finite(x, y)) >= 3
-            then main.list_cosine(
-                main.list_signs(main.list_finite(x, y)),
-                main.list_signs(main.list_finite(y, x))
-            )
-    end
+    list_transform(
+        [{
+            'x': main.list_signs(main.list_finite(x, y)),
+            'y': main.list_signs(main.list_finite(y, x))
+        }],
+        -- three rows have nine signs
+        lambda pair: if(len(pair.x) >= 9, main.list_cosine(pair.x, pair.y), null)
+    )[1]
 );

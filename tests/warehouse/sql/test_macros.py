@@ -3,7 +3,9 @@ problems the warehouse holds."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from scipy.stats import kendalltau, spearmanr
 from sql_samples import ask, failure, write_spans
 
 from warehouse.paths import Workspace
@@ -91,7 +93,19 @@ def test_a_text_without_its_problem_is_a_mistake(two_problems, call):
 
 
 # Columns called as the macros' own arguments, lambda variables and helpers are.
-NAMES = ["x", "y", "own", "other", "kept", "numbers", "left_numbers", "logprobs", "bytes", "text"]
+NAMES = [
+    "x",
+    "y",
+    "own",
+    "other",
+    "pair",
+    "kept",
+    "numbers",
+    "left_numbers",
+    "logprobs",
+    "bytes",
+    "text",
+]
 
 
 CALLS = {
@@ -119,3 +133,13 @@ def test_two_columns_with_exchanged_names(workspace):
     assert ask(f"select spearman(y, x) as a, spearman(x, own) as b from {rows}") == [
         {"a": pytest.approx(0.5), "b": pytest.approx(-1.0)}
     ]
+
+
+def test_five_hundred_rows_have_scipys_correlations(workspace):
+    numbers = np.random.default_rng(0).integers(0, 200, (2, 500))
+    rows = ", ".join(f"({x}, {y})" for x, y in numbers.T)
+    (found,) = ask(
+        f"select spearman(x, y) as rho, kendall(x, y) as tau from (values {rows}) v(x, y)"
+    )
+    assert found["rho"] == pytest.approx(spearmanr(*numbers).statistic, abs=1e-12)
+    assert found["tau"] == pytest.approx(kendalltau(*numbers).statistic, abs=1e-12)

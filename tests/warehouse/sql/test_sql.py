@@ -61,8 +61,12 @@ def test_a_writer_is_named_and_tokens_are_read_meanwhile(filled):
 
 def test_an_interrupt_stops_a_query(workspace):
     code = (
-        "import os, signal, threading, warehouse.sql.dataframes as d\n"
-        "threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "import os, signal, threading, time, warehouse.sql.dataframes as d\n"
+        "def press():\n"
+        "    while True:  # the first may be while a library starts, which ignores it\n"
+        "        time.sleep(3)\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "threading.Thread(target=press, daemon=True).start()\n"
         "d.query('select count(*) from range(1000000000) a, range(1000000000) b'"
         " ' where a.range = -b.range')"
     )
