@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 import duckdb
 
@@ -42,6 +44,8 @@ _LOCKED_FROM_THE_START = {
     "autoload_known_extensions": "false",
     "python_enable_replacements": "false",
 }
+T = TypeVar("T")
+
 _SPILLED = "50GiB"
 _SCHEMAS = ("main", "metrics", "intermediate", "staging")
 
@@ -135,6 +139,20 @@ def lock(
         "lock_configuration": "true",
     }.items():
         connection.execute(f"set global {name} = {value}")
+
+
+def interruptible(connection: duckdb.DuckDBPyConnection, run: Callable[[], T]) -> T:
+    """What `run` returns; Ctrl-C ends its queries, and raises `KeyboardInterrupt`.
+
+    DuckDB looks for signals in the thread that asks, and misses them while others do its work.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(run)
+        try:
+            return answer.result()
+        except KeyboardInterrupt:
+            connection.interrupt()
+            raise
 
 
 def attach_marts(connection: duckdb.DuckDBPyConnection, workspace: Workspace) -> None:

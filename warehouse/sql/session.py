@@ -6,19 +6,29 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import duckdb
 
-from warehouse.errors import TokenmartError, is_interrupt
+from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
-from warehouse.sql.connection import DatabaseBusyError, attach_marts, connect_to_parquet, lock
+from warehouse.sql.connection import (
+    DatabaseBusyError,
+    attach_marts,
+    connect_to_parquet,
+    interruptible,
+    lock,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Value = int | float | str | None
 """Value of a parameter, `$name` in the SQL."""
+
+Statement = tuple[str, "dict[str, Value] | None"]
+"""SQL and the values of its parameters, None without any."""
 
 _KINDS = {"SELECT", "MULTI", "EXPLAIN", "SET", "VARIABLE_SET", "CREATE"}
 """Statement types that write no file. MULTI is a PIVOT, CREATE is in memory: the marts are attached
@@ -78,28 +88,36 @@ class Session:
             StorageError: another program writes a table that was asked for.
         """
         try:
-            *earlier, (last, named) = _statements(sql, parameters or {})
-            for statement in earlier:
-                result = self._connection.execute(*statement)
-                if result is not None:  # DuckDB 1.5 has no result of the types that a PIVOT makes
-                    result.fetchall()
-            relation = self._connection.sql(last, params=named)
-            if relation is None:
-                yield None
-            else:
-                reader = relation.to_arrow_reader()
-                yield Rows(reader.schema, _batches(reader))
+            statements = _statements(sql, parameters or {})
+            reader = interruptible(self._connection, partial(self._run, statements))
+            yield None if reader is None else Rows(reader.schema, self._batches(reader))
         except duckdb.Error as error:
             if self._busy and isinstance(error, duckdb.CatalogException):
                 raise self._busy from error
             raise _explained(error, self.workspace) from error
-        except RuntimeError as error:
-            if is_interrupt(error):
-                raise KeyboardInterrupt from error
-            raise
+
+    def _run(self, statements: Sequence[Statement]) -> pa.RecordBatchReader | None:
+        *earlier, (last, named) = statements
+        for statement in earlier:
+            result = self._connection.execute(*statement)
+            if result is not None:  # DuckDB 1.5 has no result of the types that a PIVOT makes
+                result.fetchall()
+        relation = self._connection.sql(last, params=named)
+        return None if relation is None else relation.to_arrow_reader()
+
+    def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        try:
+            while (
+                batch := interruptible(self._connection, partial(next, reader, None))
+            ) is not None:
+                yield batch
+        except (pa.ArrowException, OSError) as error:  # DuckDB's, as Arrow passes it on
+            raise duckdb.Error(str(error)) from error
 
 
-def _statements(sql: str, given: Mapping[str, Value]) -> list[tuple[str, dict[str, Value] | None]]:
+def _statements(sql: str, given: Mapping[str, Value]) -> list[Statement]:
     """The statements of a text with the parameters of each, once none is found to write a file."""
     try:
         statements = duckdb.extract_statements(sql)
@@ -169,15 +187,6 @@ def refuse_repeated_columns(names: Sequence[str]) -> None:
             code="sql-column-twice",
             where=twice[0],
         )
-
-
-def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
-    try:
-        yield from reader
-    except (pa.ArrowException, OSError) as error:  # DuckDB's, as Arrow passes it on
-        raise duckdb.Error(str(error)) from error
 
 
 def _explained(error: duckdb.Error, workspace: Workspace) -> TokenmartError:
