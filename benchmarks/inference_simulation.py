@@ -331,8 +331,8 @@ def cells_table(cells: list[dict[str, Any]], *rates: str) -> list[str]:
     columns |= {} if rates else {"choice: in sample, held out:": "{choice}"}
     return table(
         columns,
-        ({**row, **{name: text(row, name) for name in RATES}, "choice": choice(row),
-          "mark": "*" if "earlier" in row else ""} for row in cells),
+        ({**row, **{name: text(row, name) for name in RATES}, "choice": choice(row)}
+         for row in cells),
     )  # fmt: skip
 
 
