@@ -87,18 +87,18 @@ create or replace macro main.context_snippet(
 -- Rows where either is null or not finite are left out. Ties share the mean of their ranks
 -- (spearman), or count for neither order (kendall: tau-b). Null for fewer than three rows and for
 -- a constant column. Made for models: the time grows with the square of the rows in a group.
-create or replace macro main.list_ranks(numbers) as
+--
+-- A rank is one more than the mean of how many are below and how many others are not above; the mean
+-- of n ranks is (n + 1) / 2. It is not read off the ranks: they would be computed for each of them.
+create or replace macro main.list_centred_ranks(numbers) as
     list_transform(
         numbers,
         lambda own: (
             len(list_filter(numbers, lambda other: other < own))
             + len(list_filter(numbers, lambda other: other <= own))
-            + 1
+            - len(numbers)
         ) / 2
     );
-
-create or replace macro main.list_centred(numbers) as
-    list_transform(numbers, lambda own: own - list_sum(numbers) / len(numbers));
 
 create or replace macro main.list_signs(numbers) as
     flatten(
@@ -117,28 +117,22 @@ create or replace macro main.list_cosine(left_numbers, right_numbers) as
 create or replace macro main.list_finite(x, y) as
     list(x::double) filter (where isfinite(x::double) and isfinite(y::double));
 
--- A lambda binds the two lists once; as a macro's arguments they would be copied into each place.
 create or replace macro main.spearman(x, y) as (
-    list_transform(
-        [{
-            'x': main.list_ranks(main.list_finite(x, y)),
-            'y': main.list_ranks(main.list_finite(y, x))
-        }],
-        lambda pair: if(
-            len(pair.x) >= 3,
-            main.list_cosine(main.list_centred(pair.x), main.list_centred(pair.y)),
-            null
-        )
-    )[1]
+    case
+        when len(main.list_finite(x, y)) >= 3
+            then main.list_cosine(
+                main.list_centred_ranks(main.list_finite(x, y)),
+                main.list_centred_ranks(main.list_finite(y, x))
+            )
+    end
 );
 
 create or replace macro main.kendall(x, y) as (
-    list_transform(
-        [{
-            'x': main.list_signs(main.list_finite(x, y)),
-            'y': main.list_signs(main.list_finite(y, x))
-        }],
-        -- three rows have nine signs
-        lambda pair: if(len(pair.x) >= 9, main.list_cosine(pair.x, pair.y), null)
-    )[1]
+    case
+        when len(main.list_finite(x, y)) >= 3
+            then main.list_cosine(
+                main.list_signs(main.list_finite(x, y)),
+                main.list_signs(main.list_finite(y, x))
+            )
+    end
 );

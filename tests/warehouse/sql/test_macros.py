@@ -98,7 +98,6 @@ NAMES = [
     "y",
     "own",
     "other",
-    "pair",
     "kept",
     "numbers",
     "left_numbers",
@@ -115,7 +114,7 @@ CALLS = {
     "round(ppl(-{name}), 6)": 7.389056,
     "bits_per_byte(-{name} * ln(2), {name})": 1.0,
     "gain(any_value({name}), any_value({name}))": 0.0,
-    "list_ranks(list({name} order by {name}))": [1.0, 2.0, 3.0],
+    "list_centred_ranks(list({name} order by {name}))": [-1.0, 0.0, 1.0],
 }
 
 

@@ -256,10 +256,10 @@ def test_no_verdict_depends_on_the_seed(tmp_path, seed):
 
 def test_more_than_a_thousand_entries_are_ranked_without_pairs(tmp_path, workspace, monkeypatch):
     """And in less memory than their draws take: what exceeds it goes to the disk."""
-    monkeypatch.setenv("TOKENMART_MEMORY", "30MiB")
+    monkeypatch.setenv("TOKENMART_MEMORY", "60MiB")
     monkeypatch.setattr("warehouse.progress.SECONDS_BEFORE_SHOWN", 0.0)
     answers = {f"e{n:04d}": [float(n % 11 > item) for item in range(10)] for n in range(1001)}
-    found = rank_file(write(tmp_path / "r.csv", items(answers)), workspace, draws=100)
+    found = rank_file(write(tmp_path / "r.csv", items(answers)), workspace, draws=200)
     assert found.marts["ranking_pairs"] == []
     assert {row["rank_low"] for row in found.marts["rankings"]} == {None}
     assert {row["rank"] for row in found.marts["rankings"]} == {1 + 91 * n for n in range(11)}
