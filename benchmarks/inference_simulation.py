@@ -38,6 +38,7 @@ import textwrap
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +198,21 @@ def study(cell: Cell, number: int) -> tuple[Floats, Floats, Floats, dict[str, li
                                     "d": developers.tolist()}  # fmt: skip
 
 
+def true_rho(cell: Cell, correlation: float) -> float:
+    """Spearman's rho of normal values, or of ones of which three models have a larger spread.
+
+    12 E[F(X) G(Y)] - 3 by the arcsine of a quadrant (Kruskal 1958): summed over the spreads of a
+    model, and of those that its X and its Y are compared with.
+    """
+    far = 3 / cell.models if cell.values == "outliers" else 0.0
+    spreads = ((1.0, 1.0 - far), (8.0, far))
+    total = 0.0
+    for (own, share), (x, x_share), (y, y_share) in product(spreads, repeat=3):
+        quadrant = math.asin(correlation * own**2 / math.hypot(own, x) / math.hypot(own, y))
+        total += share * x_share * y_share * 6.0 / math.pi * quadrant
+    return total
+
+
 def simulate(cell: Cell, first: int, last: int) -> dict[str, Any]:
     """Rates over some studies of a cell, by their numbers."""
     counts: dict[str, list[float]] = {}
@@ -231,7 +247,7 @@ def simulate(cell: Cell, first: int, last: int) -> dict[str, Any]:
         count("contradiction", (below != above).any())
         if overall.tested.any() and cell.signal != "between" and cell.values != "tied":
             best = int(np.nanargmax(overall.rho))
-            interval, true = overall.interval(best), 6.0 / math.pi * math.asin(truth[best] / 2.0)
+            interval, true = overall.interval(best), true_rho(cell, truth[best])
             count("covers", interval.low <= true <= interval.high)
             count("width", interval.high - interval.low)
         for name, row in (("null", metrics[-1]), ("good", None)):
