@@ -199,17 +199,18 @@ def study(cell: Cell, number: int) -> tuple[Floats, Floats, Floats, dict[str, li
 
 
 def true_rho(cell: Cell, correlation: float) -> float:
-    """Spearman's rho of normal values, or of ones of which three models have a larger spread.
+    """Spearman's rho in the population, of a metric and a target with this Pearson correlation.
 
-    12 E[F(X) G(Y)] - 3 by the arcsine of a quadrant (Kruskal 1958): summed over the spreads of a
-    model, and of those that its X and its Y are compared with.
+    For normal values 6/π · arcsin(correlation / 2) (Kruskal 1958). Three outlying models have a
+    larger spread: the mean over the spreads of three models, since rho compares the metric of one
+    model with that of a second, and its target with that of a third.
     """
     far = 3 / cell.models if cell.values == "outliers" else 0.0
     spreads = ((1.0, 1.0 - far), (8.0, far))
     total = 0.0
     for (own, share), (x, x_share), (y, y_share) in product(spreads, repeat=3):
-        quadrant = math.asin(correlation * own**2 / math.hypot(own, x) / math.hypot(own, y))
-        total += share * x_share * y_share * 6.0 / math.pi * quadrant
+        arcsine = math.asin(correlation * own**2 / math.hypot(own, x) / math.hypot(own, y))
+        total += share * x_share * y_share * 6.0 / math.pi * arcsine
     return total
 
 

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
 ROOT = Path(__file__).parents[1]
 RESULTS, SIGNAL = "benchmarks/RESULTS.md", "docs/explanation/signal_of_benchmarks.md"
@@ -158,6 +160,17 @@ def test_at_most_5_percent_of_claims_are_false():
         if "covers" in row:
             rate, _, studies = row["covers"]
             assert rate >= 0.95 - 2 * (0.05 * 0.95 / studies) ** 0.5, row
+
+
+@pytest.mark.parametrize("correlation", [0.6, 0.9])
+def test_rho_with_outlying_models_is_that_of_many_draws(script, correlation):
+    simulation, generator = script("inference_simulation"), np.random.default_rng(0)
+    spreads = np.where(np.arange(170_000) % 17 < 3, 8.0, 1.0)
+    target, rest = generator.normal(size=(2, spreads.size))
+    metric = correlation * target + np.sqrt(1 - correlation**2) * rest
+    for values, scale in (("normal", 1.0), ("outliers", spreads)):
+        found = simulation.true_rho(simulation.Cell(17, values=values), correlation)
+        assert found == pytest.approx(spearmanr(metric * scale, target * scale)[0], abs=0.005)
 
 
 @pytest.mark.parametrize("entries", [4, 9, 20])

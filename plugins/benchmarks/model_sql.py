@@ -8,6 +8,7 @@ is later than what its target is predicted from.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from jinja2 import Environment, StrictUndefined
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.plugins import folders
+from warehouse.sql.connection import interruptible
 
 
 def dicts(
@@ -61,7 +63,8 @@ class ModelSql:
         if name not in self._built:
             sql = self._render(self._file(name).read_text(encoding="utf-8"), name)
             kind = "view" if name in self._views else "table"
-            self._connection.execute(f'create {kind} "{name}" as {sql}')
+            create = f'create {kind} "{name}" as {sql}'
+            interruptible(self._connection, partial(self._connection.execute, create))
             self._built.add(name)
         return f'"{name}"'
 

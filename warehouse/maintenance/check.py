@@ -15,6 +15,7 @@ from warehouse.paths import Workspace
 from warehouse.probes.kinds import condition_kinds
 from warehouse.probes.request import ConditionKind
 from warehouse.progress import Progress, no_progress
+from warehouse.sql.connection import interruptible
 from warehouse.sql.views import TOKEN_RULES
 from warehouse.store.ledger import UnitRecord, lacking_columns, read_units
 from warehouse.store.parquet_files import verified_checksum
@@ -180,7 +181,7 @@ def check_units(
         units = read_units(path)
         connection.register("unit_facts", _facts(units))
         given = {"file": str(path), "vocabulary": vocabulary}
-        rows = connection.execute(_QUERY, given).fetchall()
+        rows = interruptible(connection, lambda: connection.execute(_QUERY, given).fetchall())
     except FileNotFoundError:
         return StoreCheck(1, 0, 0, ())  # merged by another process in the meantime
     except StorageError as error:

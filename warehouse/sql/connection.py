@@ -28,6 +28,8 @@ from warehouse.sql.views import (
 )
 from warehouse.store.schema import all_tables
 
+T = TypeVar("T")
+
 SETTINGS = (
     "TimeZone",
     "default_null_order",
@@ -44,8 +46,6 @@ _LOCKED_FROM_THE_START = {
     "autoload_known_extensions": "false",
     "python_enable_replacements": "false",
 }
-T = TypeVar("T")
-
 _SPILLED = "50GiB"
 _SCHEMAS = ("main", "metrics", "intermediate", "staging")
 
@@ -142,9 +142,13 @@ def lock(
 
 
 def interruptible(connection: duckdb.DuckDBPyConnection, run: Callable[[], T]) -> T:
-    """What `run` returns; Ctrl-C ends its queries, and raises `KeyboardInterrupt`.
+    """Run queries so that Ctrl-C ends them, and return what `run` returns.
 
-    DuckDB looks for signals in the thread that asks, and misses them while others do its work.
+    DuckDB checks for signals rarely, and not at all in some queries. Here the main thread waits for
+    them, and another one runs the queries.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C, once the query has ended.
     """
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(run)

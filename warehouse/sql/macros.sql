@@ -88,8 +88,8 @@ create or replace macro main.context_snippet(
 -- (spearman), or count for neither order (kendall: tau-b). Null for fewer than three rows and for
 -- a constant column. Made for models: the time grows with the square of the rows in a group.
 --
--- A rank is one more than the mean of how many are below and how many others are not above; the mean
--- of n ranks is (n + 1) / 2. It is not read off the ranks: they would be computed for each of them.
+-- The rank of a number is (below + not above + 1) / 2, and the mean of n ranks is (n + 1) / 2. Ranks
+-- are centred here and not by a second macro: DuckDB would compute them again for each row.
 create or replace macro main.list_centred_ranks(numbers) as
     list_transform(
         numbers,

@@ -93,18 +93,7 @@ def test_a_text_without_its_problem_is_a_mistake(two_problems, call):
 
 
 # Columns called as the macros' own arguments, lambda variables and helpers are.
-NAMES = [
-    "x",
-    "y",
-    "own",
-    "other",
-    "kept",
-    "numbers",
-    "left_numbers",
-    "logprobs",
-    "bytes",
-    "text",
-]
+NAMES = ["x", "y", "own", "other", "kept", "numbers", "left_numbers", "logprobs", "bytes", "text"]
 
 
 CALLS = {
