@@ -69,6 +69,7 @@ WRITTEN: list[tuple[str, str, str, Callable[[Any, Any], list[str]]]] = [
         "benchmarks/engine_differences.json",
         lambda m, f: [m.results_block(f)],
     ),
+    (RESULTS, "audits", "benchmarks/audits.json", lambda m, f: [m.results_block(f)]),
     (MERGING, "minimerge", "benchmarks/minimerge.json", lambda m, f: [m.docs_block(f)]),
     (RESULTS, "eval_harness", "benchmarks/eval_harness.json", lambda m, f: [m.section(f)]),
     (

@@ -175,9 +175,10 @@ def _float32_logits(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tens
 
 def _logprobs(logits: Tensor, ids: Tensor) -> NDArray[np.float64]:
     """Shape (rows, n - 1), of ids[1:]; on the host, since not every device has float64."""
-    targets = ids[1:].cpu().expand(len(logits), -1).unsqueeze(-1)
-    logprobs = logits[:, :-1].cpu().double().log_softmax(-1).gather(-1, targets)[..., 0]
-    return np.asarray(logprobs.numpy(), dtype=np.float64)
+    targets = ids[1:].cpu()[:, None]
+    # row by row: in float64, those of all with a large vocabulary would take gigabytes
+    parts = [row[:-1].cpu().double().log_softmax(-1).gather(-1, targets)[:, 0] for row in logits]
+    return np.asarray(torch.stack(parts).numpy(), dtype=np.float64)
 
 
 def _product_error(

@@ -18,6 +18,7 @@ from extract.audit.rows import (
     Sample,
     differing,
     forwards_of,
+    logits_at,
     recomputed,
     sampled_places,
     share_found,
@@ -302,3 +303,17 @@ def test_causes_are_named(extracted, tiny_checkpoint):
     assert {
         key: named for key, named in found.items() if not named.startswith(key[0].split(" (")[0])
     } == {}
+
+
+def test_an_audited_text_does_not_change_the_next_ones_frequencies(tiny_checkpoint):
+    """Dynamic RoPE keeps those of its longest input, here of 200 tokens; 96 are beyond 64, too."""
+    folder = tiny_checkpoint("llama_ntk", True, 0)
+    model, alone = Plain(folder).model, Plain(folder)
+    ids = np.random.default_rng(0).integers(2, 300, 200).astype(np.int32)
+    logits_at(model, ids, np.array([199]))
+    every = np.arange(96)
+    assert torch.equal(logits_at(model, ids[:96], every), alone(ids[:96].tolist()))
+    # nor may tokens behind the last place be left out: frequencies are those of the whole text
+    longer = Plain(folder)(ids.tolist())[:96]
+    assert torch.equal(logits_at(model, ids, every), longer)
+    assert (logits_at(model, ids[:96], every) - longer).abs().max() > 1e-3
