@@ -1,6 +1,6 @@
 """Score models of the study again with the pre-tokenizer that SmolLM2's GGUF file names.
 
-    python studies/minilong/new_tokens.py --folder again --models smollm2-135m --documents 9
+    python studies/minilong/new_tokens.py --folder again
 
 Scored units are kept in the folder: the same command resumes. Writes new_tokens.json: of each
 document of the study, how many tokens had other spans when the pre-tokenizer was ignored; of each
@@ -64,8 +64,8 @@ def main() -> None:
     """Score what is missing, build two metrics, write new_tokens.json."""
     options = argparse.ArgumentParser(description=main.__doc__)
     options.add_argument("--folder", type=Path, required=True)
-    options.add_argument("--models", nargs="+", default=["smollm2-135m"])
-    options.add_argument("--documents", type=int, default=9)
+    options.add_argument("--models", nargs="+", default=["smollm2-135m", "smollm2-135m-noise-0.15"])
+    options.add_argument("--documents", type=int, default=12)
     chosen = options.parse_args()
     folder = chosen.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)

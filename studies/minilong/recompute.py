@@ -514,27 +514,30 @@ def figures() -> dict[str, Any]:
 
 
 def new_tokens() -> dict[str, Any]:
-    """What SmolLM2's own pre-tokenizer changes: tokens of documents, values of one model."""
+    """What SmolLM2's own pre-tokenizer changes: tokens of documents, values of models."""
     record = json.loads((FOLDER / "new_tokens.json").read_text("utf-8"))
-    changed = record["changed_tokens"]
-    (model,) = {row["model_id"] for row in record["scored"]}
-    nll, gain = ([row for row in record["scored"] if row["metric"] == metric]
+    changed, scored = record["changed_tokens"], record["scored"]
+    return {
+        "changed": changed,
+        "others": [document for document, tokens in enumerate(changed) if tokens],
+        "same": max(abs(row["after"] / row["before"] - 1) for row in scored
+                    if row["metric"] == "perplexity" and not changed[row["doc_id"]]),
+        "models": [rescored_tokens(model, scored)
+                   for model in sorted({row["model_id"] for row in scored})],
+    }  # fmt: skip
+
+
+def rescored_tokens(model: str, scored: list[dict[str, Any]]) -> dict[str, Any]:
+    """Relative changes of a model's NLL by document and over all; of its gains, in nats."""
+    nll, gain = ([row for row in scored if (row["metric"], row["model_id"]) == (metric, model)]
                  for metric in ("perplexity", "retrieval_gain"))  # fmt: skip
-    studied = sum(row["numerator"] for row in rows("metric_documents")
-                  if (row["metric"], row["variant"]) == METRICS["bits_per_byte"][:2]
-                  and row["model_id"] == model)  # fmt: skip
     changes = [(row["after"] - row["before"]) / row["denominator"] for row in gain]
     most = int(np.argmax(np.abs(changes)))
     contexts = sum(row["denominator"] for row in gain)
     return {
-        "changed": changed,
-        "others": [document for document, tokens in enumerate(changed) if tokens],
-        "same": max(abs(row["after"] / row["before"] - 1) for row in nll
-                    if not changed[row["doc_id"]]),
         "model": model,
-        "documents": [row["doc_id"] for row in nll],
         "nll": [row["after"] / row["before"] - 1 for row in nll],
-        "nll_of_all": sum(row["after"] - row["before"] for row in nll) / studied,
+        "nll_of_all": sum(row["after"] for row in nll) / sum(row["before"] for row in nll) - 1,
         "most": {"document": gain[most]["doc_id"], "change": changes[most],
                  **{name: gain[most][name] / gain[most]["denominator"]
                     for name in ("before", "after")}},

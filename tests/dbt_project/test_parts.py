@@ -12,6 +12,7 @@ PARTS = ("--vars", '{"part_tokens": 1000, "grids": true}')
 """Less than one model has: every model is a part."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("started_with", ["nothing", "one model", "all but one model"])
 def test_parts_give_the_rows_and_values_of_the_whole(built, tmp_path, started_with):
     database = tmp_path / built.database.name
@@ -32,6 +33,7 @@ def test_parts_give_the_rows_and_values_of_the_whole(built, tmp_path, started_wi
             assert connection.execute(f"from {one} except all from {other}").fetchall() == []
 
 
+@pytest.mark.slow
 def test_a_table_is_there_with_all_its_parts_or_not_at_all(built, tmp_path):
     """A build that stops between two parts; a metric would take the first for all."""
     stopped = Warehouse(built.data, tmp_path / built.database.name).with_own_project(tmp_path)

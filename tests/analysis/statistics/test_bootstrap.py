@@ -42,6 +42,7 @@ def test_intervals_are_those_of_scipy_to_the_last_digit(seed, method):
     assert (ours.low, ours.high) == (oracle.low, oracle.high)
 
 
+@pytest.mark.slow
 @needs_min_cov_det
 def test_replicates_equal_a_plain_loop_of_scikit_learn_fits(data):
     x, y = data

@@ -44,6 +44,7 @@ def some_data(index):
     return x, y
 
 
+@pytest.mark.slow
 @needs_min_cov_det
 def test_flags_are_identical_on_150_data_sets():
     different = []
@@ -55,6 +56,7 @@ def test_flags_are_identical_on_150_data_sets():
     assert different == []
 
 
+@pytest.mark.slow
 @needs_min_cov_det
 def test_flags_are_identical_on_bootstrap_resamples():
     x, y = some_data(0)
